@@ -139,13 +139,14 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
 
 
 class Workspace(Struct, frozen=True, kw_only=True):
-    """A story's own checkout, verified to exist."""
+    """A story's own checkout, verified to exist; `prepared` if what prepares one has run in it already."""
 
     path: Path
     branch: str
     base: str
     head: str
     reattached: bool
+    prepared: bool = False
 
 
 class Closing(Struct, frozen=True, kw_only=True):

@@ -11,13 +11,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.errors import RepositoryError, WorkspaceError
+from isolation.patterns import pattern
 
 EXCHANGE = ".orchestrator"
 """The folder at the top of a shared tree in which this program and the sessions exchange files."""
 
-_COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_SECTION = re.compile(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
-_WORKTREE_KEY = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
+_COMPONENT = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_SECTION = pattern(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
+_WORKTREE_KEY = pattern(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
 
 
 class RepositoryPaths(Struct, frozen=True, kw_only=True):
@@ -163,6 +164,11 @@ def run_dir(common_dir: Path, run_id: str) -> Path:
 def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
     """Return the folder of one story in one run: its logs."""
     return run_dir(common_dir, run_id) / require_component(story_id, "story id")
+
+
+def launched_dir(common_dir: Path) -> Path:
+    """Return the folder of what detached processes of this program print."""
+    return autopilot_dir(common_dir) / "launched"
 
 
 def indexes_dir(common_dir: Path) -> Path:

@@ -11,12 +11,11 @@ On a file system that folds case, globs and paths are folded alike, then matched
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NoReturn, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from isolation.claims.folding import fold, fold_ranges
 from isolation.errors import ClaimError
@@ -40,8 +39,7 @@ class AnyDepth(Struct, frozen=True, kw_only=True):
 Token: TypeAlias = OneOf | AnyText
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
+class Name(Struct, frozen=True, kw_only=True):
     """One component of a path, described by tokens.
 
     `head` and `tail` are the plain text that it begins and ends with; `literal` is all of it, if it is plain.
@@ -49,19 +47,19 @@ class Name:
     """
 
     tokens: tuple[Token, ...]
-    head: str = field(init=False, repr=False, compare=False)
-    tail: str = field(init=False, repr=False, compare=False)
-    literal: str | None = field(init=False, repr=False, compare=False)
-    _regex: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    head: str = ""
+    tail: str = ""
+    literal: str | None = None
+    _regex: re.Pattern[str] | None = None
 
     def __post_init__(self) -> None:
         head = "".join(_plain_beginning(self.tokens))
-        object.__setattr__(self, "head", head)
-        object.__setattr__(self, "tail", "".join(_plain_beginning(reversed(self.tokens)))[::-1])
+        force_setattr(self, "head", head)
+        force_setattr(self, "tail", "".join(_plain_beginning(reversed(self.tokens)))[::-1])
         plain = len(head) == len(self.tokens)
-        object.__setattr__(self, "literal", head if plain else None)
+        force_setattr(self, "literal", head if plain else None)
         regex = None if plain else re.compile(_regex_of(self.tokens), re.DOTALL)
-        object.__setattr__(self, "_regex", regex)
+        force_setattr(self, "_regex", regex)
 
     def matches(self, component: str) -> bool:
         """Return whether this pattern matches a component."""

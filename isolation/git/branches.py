@@ -3,7 +3,6 @@
 The caller holds the metadata lock wherever a branch is made, moved or deleted.
 """
 
-import re
 from collections.abc import Collection
 
 from isolation.errors import WorkspaceError
@@ -11,9 +10,10 @@ from isolation.git.direct.refs import has_refs_below
 from isolation.git.registrations import Registration
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
+from isolation.patterns import pattern
 
 _LONGEST_BRANCH = 200
-_NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
+_NEVER_IN_REFS = pattern(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
 
 
 def require_branch_name(branch: str) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from isolation.errors import RepositoryError
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
+from isolation.patterns import pattern
 
-_LACKS = re.compile(r"^(?:error: )?([0-9a-f]{40,64})\b", re.MULTILINE)
+_LACKS = pattern(r"^(?:error: )?([0-9a-f]{40,64})\b", re.MULTILINE)
 
 
 def commits_since(repository: Repository, base: str, branches: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ Both are found when a story's work is committed, so that nothing is verified whi
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -12,11 +11,12 @@ from pathlib import Path
 
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, own_git_dir
+from isolation.patterns import pattern
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
 _FEW = 50
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = pattern(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:

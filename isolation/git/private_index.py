@@ -7,7 +7,6 @@ there stays as it is, and nothing of it gets into a story's commit.
 import os
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,8 +67,7 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     return ClaimTree(tree=tree, changed=changed if tree != committed.tree else ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Committed:
+class _Committed(Struct, frozen=True, kw_only=True):
     """The files of a commit: their paths in the order of bytes, with their modes, and as an index file.
 
     It is kept in memory: a program that git starts for a story can write to the folder of private indexes.

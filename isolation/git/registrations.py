@@ -21,8 +21,9 @@ from isolation.git.checkout import admin_dir_of_missing, worktree_of
 from isolation.git.contained.object_store import drop_store
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
+from isolation.patterns import pattern
 
-_REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
+_REASON = pattern(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
 
 
 class Registration(Struct, frozen=True, kw_only=True):

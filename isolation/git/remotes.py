@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from isolation.errors import RepositoryError
 from isolation.git.repository import GitOutput, Repository
+from isolation.patterns import pattern
 
-_CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s]+@", re.IGNORECASE)
+_CREDENTIALS = pattern(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s]+@", re.IGNORECASE)
 _MOVED = {"*": "new", " ": "moved", "=": "already there", "+": "replaced a failed attempt"}
 
 

@@ -20,7 +20,6 @@ import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -121,8 +120,7 @@ def offload(
     return trio.to_thread.run_sync(function, *args, limiter=limiter)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repository:
+class Repository(Struct, frozen=True, kw_only=True, dict=True):
     """A repository whose git works; `cwd` of every method is the top of one of its checkouts."""
 
     paths: RepositoryPaths

@@ -36,6 +36,7 @@ from isolation.keeper.trying import run_trial
 from isolation.keeper.wire import confinement_texts, read_attempts
 from isolation.kernel.overlay import overlay_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overlay, Workspace
+from isolation.patterns import pattern
 
 UNSEEN = "writes that the guard refuses cannot be reported here; they show only in what a session prints"
 
@@ -47,10 +48,20 @@ _REACHES = {
     "limit": "lower the limits of another session's processes",
 }
 """What a session can do to others by each operation that a trial does to processes, in words."""
-_REFUSAL = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
+_REFUSAL = pattern(
+    # The last one is git's own.
+    r"Read-only file system|Permission denied|EROFS|EACCES|unable to create directory for"
+)
+_GIT_DIRECTORY = "the shared git directory"
+_UNSAID = {
+    "Cannot save the current status": "refs/stash",
+    "unable to move logfile": "logs/refs/heads",
+}
+"""What git fails at without its path, by its words: the stash of all worktrees, the log of a branch."""
 _MOST_NAMED = 12
 _NAME = r"[^\s'\"`:,;()\[\]]"
-_UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
+_OF_A_PROCESS = pattern(rf"/proc/\d+/{_NAME}+")
+_UPWARDS = pattern(rf"(?:\.\./)+{_NAME}*")
 
 
 class Support(Struct, frozen=True, kw_only=True):
@@ -275,7 +286,7 @@ def for_worktree(
     main = repository.main_checkout
     elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
     closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
-    closed |= {root: "the other worktrees", common: "the shared git directory"}
+    closed |= {root: "the other worktrees", common: _GIT_DIRECTORY}
     closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
     opened = (*(_real(each) for each in own if each.is_dir()), *commit_folders(repository, workspace))
@@ -283,7 +294,8 @@ def for_worktree(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
     seen = view.git_place if view else common
-    confinement = with_store(confinement, common, workspace.path.name, seen=seen)
+    tree = workspace.path
+    confinement = with_store(confinement, common, tree.name, seen=seen, tree=tree)
     if PurePosixPath(workspace.branch).parent.parts:  # without, no ref is open at all
         confinement = with_refs(confinement, common, workspace.branch, fresh=True)
     return through(view, confinement, repository, workspace, shared) if view else confinement
@@ -318,19 +330,25 @@ def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, 
 
 
 def refused(output: str, confinement: Confinement, cwd: Path) -> str:
-    """Describe the refused writes that a session's output mentions; empty if it names no closed path."""
+    """Describe the refusals that a session's output mentions; empty if it names nothing that is closed."""
     found: dict[str, list[str]] = {}
+    processes: list[str] = []
     for line in output.splitlines():
+        if _GIT_DIRECTORY in confinement.read_only.values():
+            unsaid = [name for words, name in _UNSAID.items() if words in line]
+            found.setdefault(_GIT_DIRECTORY, []).extend(unsaid)
         if not _REFUSAL.search(line):
             continue
+        processes += _OF_A_PROCESS.findall(line)
         for path in _paths_in(line, confinement, cwd):
             closed = _closing(path, confinement)
             if closed is not None:
                 inside = str(path.relative_to(closed)) if path != closed else closed.name
                 found.setdefault(confinement.read_only[closed], []).append(inside)
+    lists = {f"it tried to write into {what}": paths for what, paths in found.items() if paths}
+    lists |= {"it was denied the files of other processes": processes} if processes else {}
     return "; ".join(
-        f"it tried to write into {what}: {named(list(dict.fromkeys(paths)), most=_MOST_NAMED)}"
-        for what, paths in found.items()
+        f"{words}: {named(list(dict.fromkeys(names)), most=_MOST_NAMED)}" for words, names in lists.items()
     )
 
 

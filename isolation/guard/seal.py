@@ -21,6 +21,7 @@ from isolation.guard.private import STORES, Store, expand, find_places, homes
 from isolation.guard.sockets import doors
 from isolation.kernel.noticed.reaching import CALL, NETWORK, PLACE, PROCESS
 from isolation.model import Confinement, Exit, Hidden, Network
+from isolation.patterns import pattern
 
 _FOLDER, _FILE = "folder", "file"
 _MOST_NAMED = 8
@@ -29,7 +30,7 @@ _REACHED = {
     PROCESS: "it reached for processes that are not its own",
     CALL: "it made calls that only the owner of the machine may make",
 }
-_MISSED = re.compile(
+_MISSED = pattern(
     r"No such file|Directory nonexistent|no mount point|not mounted|not found|does not exist"
     r"|Permission denied|Read-only file system|ENOENT|EACCES|EROFS"
     r"|cannot (?:open|read|access|stat)|no identity|Connection refused|Error connecting"

@@ -17,10 +17,10 @@ read-only protection as `deny`.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.claims import globs as claims
@@ -46,8 +46,7 @@ from isolation.shared_tree.findings import Watch
 UNPREVENTED = "a write outside a story's claim is not prevented, only found when its session is over"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedTree:
+class SharedTree(Struct, frozen=True, kw_only=True):
     """One working tree in which the stories of a run work, each within its claim.
 
     `writable` is what the settings open to every story; `open_to_all` adds what this program and agents
@@ -66,8 +65,7 @@ class SharedTree:
     byproducts: Claim | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enforcement:
+class Enforcement(Struct, frozen=True, kw_only=True):
     """A level at work on one tree: who watches its sessions, and how each story's sessions are confined.
 
     `confine` returns None where the system does not help; it blocks.

@@ -14,11 +14,10 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from isolation.git.repository import Repository, failure
 from isolation.paths import EXCHANGE
@@ -128,8 +127,7 @@ def _fingerprint(found: os.stat_result) -> Fingerprint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Contents:
+class Contents(Struct, kw_only=True, eq=False):
     """What every path should hold: a blob of git's, read through its filters, or one of our own.
 
     `index` is a private index file that makes the next comparison of the tracked files cheap. Blocking.
@@ -138,10 +136,10 @@ class Contents:
     repository: Repository
     top: Path
     index: Path
-    _tracked: dict[str, str] = field(default_factory=dict, init=False)
-    _kept: dict[str, str] = field(default_factory=dict, init=False)
-    _links: dict[str, str] = field(default_factory=dict, init=False)
-    _left: tuple[int, int] = field(default=(MOST_FILES, MOST_BYTES), init=False)
+    _tracked: dict[str, str] = field(default_factory=dict)
+    _kept: dict[str, str] = field(default_factory=dict)
+    _links: dict[str, str] = field(default_factory=dict)
+    _left: tuple[int, int] = (MOST_FILES, MOST_BYTES)
 
     def begin(self, snapshot: Snapshot) -> None:
         """Record what the tree holds now; small files that git does not have are stored."""

@@ -8,7 +8,6 @@ what git checked out. The caller can undo the same later, as long as nothing has
 
 import errno
 import os
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from isolation.git.repository import GitOutput, Repository, failure, offload
 from isolation.guard.submodules import settle_submodules
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import require_component
+from isolation.patterns import pattern
 from isolation.worktree.checkout_files import (
     BEHIND,
     complete,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _GRACE = 60.0
 _ATTEMPTS = 4
-_TRANSIENT = re.compile(r"failed to read .*commondir|locked' for writing")
+_TRANSIENT = pattern(r"failed to read .*commondir|locked' for writing")
 
 
 class _Registered(Struct, frozen=True, kw_only=True):
@@ -113,6 +113,9 @@ async def create_undoable(
     finally:
         if pool is not None and spare is not None and spare.path.exists():
             await offload(pool.put_back, spare)
+    claimed, prepared = registered.spare, False
+    if pool is not None and claimed is not None:
+        prepared = await offload(pool.has_prepared, claimed, registered.tip)
     undo = partial(_roll_back, repository, request, registered)
     try:
         await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
@@ -129,6 +132,7 @@ async def create_undoable(
         base=registered.base,
         head=registered.tip,
         reattached=registered.existed,
+        prepared=prepared,
     )
     return workspace, undo
 
@@ -384,15 +388,24 @@ def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> No
 
 
 def _roll_back(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
-    if not registered.made_tree or not _holds_only_checkout(repository, request.path, registered.tip):
+    prepared = registered.spare is not None and bool(registered.spare.seal.prepared)
+    if not registered.made_tree or not _holds_only_checkout(
+        repository, request.path, registered.tip, ignored=prepared
+    ):
         return
     if discard(repository, request.path) == "" and registered.made_branch:
         delete_branch(repository, request.branch, registered.tip)
 
 
-def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
-    """Compare by name only: it needs no space on a full disk, and no session has worked here yet."""
+def _holds_only_checkout(repository: Repository, path: Path, tip: str, *, ignored: bool) -> bool:
+    """Compare by name only: it needs no space on a full disk, and no session has worked here yet.
+
+    With `ignored` there may be ignored files, too: a command has prepared the tree.
+    """
     tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
+    if ignored:
+        listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+        tracked.update(repository.run(*listing, cwd=path).fields())
     return all(
         os.path.relpath(Path(folder, name), path) in tracked
         for folder, folders, names in os.walk(path)

@@ -63,12 +63,17 @@ def confinement_of(
         read_only=closed,
         writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
     )
-    return with_refs(with_store(confinement, common, where.name), common)
+    return with_refs(with_store(confinement, common, where.name, tree=where), common)
 
 
-def with_store(confinement: Confinement, common: Path, name: str, *, seen: Path | None = None) -> Confinement:
-    """Return a confinement with the objects protected, if its means can do that. Blocks."""
-    mounts = object_mounts(common, name, confinement.means, seen=seen)
+def with_store(
+    confinement: Confinement, common: Path, name: str, *, seen: Path | None = None, tree: Path | None = None
+) -> Confinement:
+    """Return a confinement with the objects protected, if its means can do that. Blocks.
+
+    `seen` is where the git directory stands for the process, `tree` the worktree, which must be there.
+    """
+    mounts = object_mounts(common, name, confinement.means, seen=seen, tree=tree)
     if mounts is None:
         return confinement
     return replace(

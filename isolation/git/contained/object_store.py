@@ -11,14 +11,15 @@ Invariants:
   alternate. A store has no packs, which would come first, and no alternates.
 - An object is taken over as the bytes that were verified. It is seen there once they are on the disk; only
   then is it removed from the store.
-- A store is registered as an alternate before anything is written to it, until it is deleted.
+- A store is registered as an alternate before anything is written to it, until it is deleted. It is made
+  and deleted under one lock, and made only while its worktree is there: a command that comes too late must
+  not register what is being deleted.
 - What a command could not take over is taken over before another tree needs it, or when the next run begins.
 """
 
 import errno
 import hashlib
 import os
-import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -28,12 +29,14 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from isolation.errors import RepositoryError
+from isolation.errors import RepositoryError, WorkspaceError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file, sync_disk
+from isolation.git.contained.large_store import drop_large, large_mounts, take_over_large
 from isolation.git.contained.private_refs import drop_refs
 from isolation.model import Means
 from isolation.paths import autopilot_dir, repository_hash
+from isolation.patterns import pattern
 
 SHARED = ".shared"
 """The store of the commands on a tree that stories share; no story can have this name."""
@@ -43,9 +46,9 @@ OWN = "own"
 
 _LOCK_SECONDS = 60.0
 _CHUNK = 1 << 20
-_FOLDER = re.compile(r"[0-9a-f]{2}")
+_FOLDER = pattern(r"[0-9a-f]{2}")
 _HASHES = {38: hashlib.sha1, 62: hashlib.sha256}
-_HEADER = re.compile(rb"(?:blob|tree|commit|tag) (\d{1,19})\0")
+_HEADER = pattern(rb"(?:blob|tree|commit|tag) (\d{1,19})\0")
 _LONGEST_HEADER = 28
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
@@ -71,27 +74,33 @@ def store_of(common: Path, name: str) -> Path:
     return autopilot_dir(common) / "objects" / name
 
 
-def object_mounts(common: Path, name: str, means: Means, *, seen: Path | None = None) -> ObjectMounts | None:
+def object_mounts(
+    common: Path, name: str, means: Means, *, seen: Path | None = None, tree: Path | None = None
+) -> ObjectMounts | None:
     """Make the store of a worktree and return its mounts; None where the objects cannot be protected.
 
-    `seen` is where the git directory stands for the process. Blocks.
+    `seen` is where the git directory stands for the process. A `tree` is the worktree, which must be there.
+    Blocks.
     """
     objects = common / "objects"
     if means is not Means.MOUNTS or objects.is_symlink() or "\n" in f"{common}{seen}":
         return None
     store, shown = store_of(common, name), autopilot_dir(common) / "shared-objects"
-    for folder in (store / "info", store / "pack", shown, objects / "info", _nothing(common)):
+    for folder in (shown, objects / "info", _nothing(common)):
         folder.mkdir(parents=True, exist_ok=True)
-    _register(common, store)
+    _make_store(common, store, tree)
+    large = large_mounts(common, name)
     return ObjectMounts(
         read_only={
+            **dict.fromkeys(list(large)[1:], "git-lfs's files"),
             objects / "info": "what git knows about its objects",
             objects / "pack": "git's packs",
             shown: "git's objects",
             shown / "info": "what git knows about its objects",
         },
-        writable=(objects,),
+        writable=(objects, *list(large)[:1]),
         sources={
+            **large,
             objects: store,
             objects / "info": _links(common, seen or common),
             objects / "pack": store / "pack",
@@ -134,6 +143,7 @@ def take_over(common: Path, name: str) -> None:
     finally:
         for each in taken:
             each.copy.unlink(missing_ok=True)
+    take_over_large(common, name)
 
 
 def take_over_left(common: Path) -> None:
@@ -156,6 +166,7 @@ def drop_store(common: Path, name: str) -> None:
     """
     store = store_of(common, name)
     drop_refs(common, name)
+    drop_large(common, name)
     delete_tree(autopilot_dir(common) / "seal" / OWN / name)
     if not store.is_dir():
         return
@@ -200,11 +211,16 @@ def _links(common: Path, seen: Path) -> Path:
     return folder
 
 
-def _register(common: Path, store: Path) -> None:
-    line = os.fsencode(store)
-    if line in _lines(common):
+def _make_store(common: Path, store: Path, tree: Path | None) -> None:
+    """Make a store and register it as one step: a look at a tree may meet the removal of the same tree."""
+    folders, line = (store / "info", store / "pack"), os.fsencode(store)
+    if line in _lines(common) and all(folder.is_dir() for folder in folders):
         return
     with _locked(common):
+        if tree is not None and not tree.is_dir():
+            raise WorkspaceError(f"the worktree {tree} is gone", hint="run the story again")
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
         lines = _lines(common)
         if line not in lines:
             _write_lines(common, [*lines, line])

@@ -32,6 +32,7 @@ from isolation.files.disk import LockFile, replace_file
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.direct.refs import read_ref
 from isolation.paths import autopilot_dir
+from isolation.patterns import pattern
 
 NAMESPACE = Path("heads", "autopilot")
 """The refs that stories' commits move."""
@@ -39,8 +40,8 @@ PARTED = "refs/autopilot/parted"
 """Where a session's commit stays if its branch was moved from outside at the same time."""
 
 _PREFIX = f"refs/{NAMESPACE.as_posix()}/"
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_STORIES = re.compile(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.encode(), re.MULTILINE)
+_COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_STORIES = pattern(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.encode(), re.MULTILINE)
 _LARGEST_LIST = 1 << 26
 _LONGEST_LOG = 1 << 20
 _TRIES = 5

@@ -6,14 +6,14 @@ only if the repository has that commit.
 """
 
 import os
-import re
 import zlib
 from pathlib import Path
 
 from isolation.files.plain import read_plain
 from isolation.paths import RepositoryPaths, current_branch, own_git_dir
+from isolation.patterns import pattern
 
-COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 NO_REF = ""
 _LONGEST = 200
 _HEADER = b"commit "

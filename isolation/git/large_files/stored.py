@@ -4,20 +4,19 @@ A file is named by the SHA-256 of its content. That is checked whenever one is t
 another machine can be nothing but what the commit names.
 """
 
-import hashlib
-import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from isolation.errors import RepositoryError
+from isolation.git.contained.large_store import LARGE_FILES, keep_copy, place_of
 from isolation.git.repository import Repository
+from isolation.patterns import pattern
 
-_POINTER = re.compile(r"version https://git-lfs\.github\.com/spec/v1\n(?:.+\n)*?oid sha256:([0-9a-f]{64})\n")
+_POINTER = pattern(r"version https://git-lfs\.github\.com/spec/v1\n(?:.+\n)*?oid sha256:([0-9a-f]{64})\n")
 _LONGEST_POINTER = 1024  # in bytes; git-lfs takes nothing longer for a pointer
-_USES = re.compile(r"^[^#\s].*\sfilter=lfs\b", re.MULTILINE)
+_USES = pattern(r"^[^#\s].*\sfilter=lfs\b", re.MULTILINE)
 _MOST_ATTRIBUTES = 1 << 20
 
 
@@ -29,7 +28,7 @@ def stored_files(repository: Repository, base: str, tips: Sequence[str]) -> dict
     small = f"--filter=blob:limit={_LONGEST_POINTER + 1}"
     listed = repository.run("rev-list", "--objects", "--no-object-names", small, *tips, f"^{base}").stdout
     content = repository.run("cat-file", "--batch", "--buffer", stdin=listed.encode()).stdout
-    places = {name: _place(store, name) for name in _POINTER.findall(content)}
+    places = {name: place_of(store, name) for name in _POINTER.findall(content)}
     return {name: place for name, place in places.items() if place.is_file()}
 
 
@@ -37,22 +36,11 @@ def take_stored(repository: Repository, files: Iterable[Path]) -> None:
     """Store copies of files, each under the digest of its content that is its name; existing ones stay."""
     store = _store(repository)
     for source in files:
-        place = _place(store, source.name)
+        place = place_of(store, source.name)
         if place.is_file():
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        try:
-            shutil.copyfile(source, draft, follow_symlinks=False)
-            with draft.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != source.name:
-                    raise RepositoryError(
-                        f"{source} is not the file that a commit names", hint="run its job again"
-                    )
-                os.fsync(file.fileno())
-            draft.rename(place)
-        finally:
-            draft.unlink(missing_ok=True)
+        if not keep_copy(source, place):
+            raise RepositoryError(f"{source} is not the file that a commit names", hint="run its job again")
 
 
 def unprepared(repository: Repository) -> str:
@@ -77,8 +65,4 @@ def unprepared(repository: Repository) -> str:
 def _store(repository: Repository) -> Path:
     """Return the folder of the stored files; the user may have moved it."""
     moved = repository.run("config", "--type=path", "--get", "lfs.storage", check=False).stdout.strip()
-    return repository.common_dir / (moved or "lfs") / "objects"
-
-
-def _place(store: Path, name: str) -> Path:
-    return store / name[:2] / name[2:4] / name
+    return repository.common_dir / (moved or LARGE_FILES) / "objects"

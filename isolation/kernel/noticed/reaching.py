@@ -10,6 +10,7 @@ have each of them reported before it is made. Calls of another architecture (32-
 
 import os
 import socket
+import stat
 import struct
 from collections.abc import Collection, Sequence
 
@@ -50,21 +51,25 @@ _TARGETED = {
     "ptrace": 1,
 }
 """The argument with the number of a process."""
+_MADE = {"mknod": 1, "mknodat": 2}
+"""The argument with the kind of file to make; the one after it has the number of a device."""
 _NUMBERS = {
     "x86_64": "connect 42 sendto 44 kill 62 ptrace 101 tkill 200 tgkill 234 process_vm_readv 310 "
     "process_vm_writev 311 pidfd_open 434 reboot 169 init_module 175 finit_module 313 kexec_load 246 "
     "swapon 167 sethostname 170 clock_settime 227 settimeofday 164 open_by_handle_at 304 bpf 321 "
-    "pivot_root 155 setns 308 chroot 161 mount 165 umount2 166",
+    "pivot_root 155 setns 308 chroot 161 mount 165 umount2 166 socket 41 mknod 133 mknodat 259",
     "aarch64": "connect 203 sendto 206 kill 129 ptrace 117 tkill 130 tgkill 131 process_vm_readv 270 "
     "process_vm_writev 271 pidfd_open 434 reboot 142 init_module 105 finit_module 273 kexec_load 104 "
     "swapon 224 sethostname 161 clock_settime 112 settimeofday 170 open_by_handle_at 265 bpf 280 "
-    "pivot_root 41 setns 268 chroot 51 mount 40 umount2 39",
+    "pivot_root 41 setns 268 chroot 51 mount 40 umount2 39 socket 198 mknodat 33",
 }
 _FOREIGN_NUMBERS = 0x40000000
 _LOWEST_ADDRESS = 2
 _LONGEST_ADDRESS = 128
 _LOOPBACK = ("127.", "::1", "::ffff:127.", "0.0.0.0", "::")  # noqa: S104  nothing is bound
 _LISTENS = "0A"
+_PACKETS = 17  # AF_PACKET, which Python does not have everywhere
+_KINDS = 0xF
 
 
 def calls(machine: str = "") -> dict[int, str]:
@@ -144,6 +149,10 @@ class Reaching(Listener):
             return self._addressed(tid, arguments[at], arguments[at + 1])
         if name in _TARGETED:
             return self._targeted(arguments[_TARGETED[name]])
+        if name == "socket" and not (self._network and _is_raw(*arguments[:2])):
+            return []
+        if name in _MADE and not _is_device(*arguments[_MADE[name] :][:2]):
+            return []
         # In a sandbox of its own a session has such rights.
         return [(CALL, name.encode())] if _users_of(tid) == self._users else []
 
@@ -191,6 +200,17 @@ class Reaching(Listener):
                 return name if first else b""
             pid, first = int(after.split()[1]), False
         return name
+
+
+def _is_raw(family: int, kind: int) -> bool:
+    """Whether a socket would see, or make up, packets of others."""
+    raw = kind & _KINDS == socket.SOCK_RAW and family in {socket.AF_INET, socket.AF_INET6}
+    return raw or family == _PACKETS
+
+
+def _is_device(mode: int, device: int) -> bool:
+    """Whether a file would be a device; number 0 is none, and anybody may make it."""
+    return bool(device) and (stat.S_ISBLK(mode) or stat.S_ISCHR(mode))
 
 
 def _users_of(process: int) -> str:

@@ -19,6 +19,7 @@ from isolation.model import WorkspaceRequest
 from isolation.worktree.checkout_files import BEHIND
 from isolation.worktree.pool.index_file import summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
+from isolation.worktree.pool.preparation import ignored_files
 from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
 
 
@@ -57,10 +58,14 @@ def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
 
 
 def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
-    """Look at every file of a spare; with `thorough` also for what git does not show. Blocks."""
+    """Look at every file of a spare; with `thorough` also for what git does not show. Blocks.
+
+    What a command has left in it leaves no room for a thorough look.
+    """
     path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
     # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
-    for args in (("diff-files", "--name-only", "--ignore-submodules=none"), ("ls-files", "--others")):
+    others = () if seal.prepared else (("ls-files", "--others"),)
+    for args in (("diff-files", "--name-only", "--ignore-submodules=none"), *others):
         found = repository.run(*args, "-z", cwd=path, check=False)
         if found.returncode or found.stdout:
             return False
@@ -68,6 +73,8 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
     try:
         if touched(index, path, index.stat().st_mtime_ns // 10**9, hash_size):
             return False
+        if seal.prepared:
+            return not thorough and ignored_files(repository, path) == seal.ignored
         return not thorough or not flaw_of(path, summarize(index, hash_size))
     except (OSError, ValueError):
         return False

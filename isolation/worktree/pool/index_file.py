@@ -14,6 +14,7 @@ from msgspec import Struct
 
 _HEADER = struct.Struct(">4sII")
 _STAT = struct.Struct(">IIIIIIIIII")
+_MODE_AND_SIZE = struct.Struct(">24xI8xI")
 _EXTENDED = 0x4000
 _LONGEST_NAME = 0xFFF
 _GITLINK = 0o160000
@@ -35,12 +36,13 @@ def summarize(path: Path, hash_size: int = 20) -> IndexSummary:
     """Read an index; raises ValueError if it has another format. Blocks."""
     count, submodules, size = 0, 0, 0
     data = path.read_bytes()
-    for _, stat, _ in _entries(data, hash_size, named=False):
+    for position, _ in _entries(data, hash_size, named=False):
         count += 1
-        if stat[6] == _GITLINK:
+        mode, length = _MODE_AND_SIZE.unpack_from(data, position)
+        if mode == _GITLINK:
             submodules += 1
         else:
-            size += stat[9]
+            size += length
     return IndexSummary(files=count - submodules, submodules=submodules, size=size)
 
 
@@ -49,12 +51,16 @@ def touched(path: Path, tree: Path, second: int, hash_size: int = 20) -> tuple[i
 
     Changes in later seconds are left to git.
     """
-    found = []
-    for position, stat, name in _entries(path.read_bytes(), hash_size, since=second):
+    found, data, top = [], path.read_bytes(), os.fsencode(tree) + b"/"
+    earliest = max(0, min(second, _LOW)).to_bytes(4, "big")
+    for position, name in _entries(data, hash_size):
+        if data[position : position + 4] < earliest:  # in this order of bytes, as numbers
+            continue
         try:
-            now = os.lstat(os.path.join(os.fsencode(tree), name))  # noqa: PTH118  bytes
+            now = os.lstat(top + name)
         except OSError:
             continue  # git notices that it is gone
+        stat = _STAT.unpack_from(data, position)
         times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
         numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
         if times != stat[:4] or tuple(n & _LOW for n in numbers) != (stat[5], *stat[7:]):
@@ -74,18 +80,15 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
     return bytes(changed)
 
 
-def _entries(
-    data: bytes, hash_size: int, *, named: bool = True, since: int = 0
-) -> Iterator[tuple[int, tuple[int, ...], bytes]]:
-    """Yield each entry: its position, its ten numbers of the file system, and its name."""
+def _entries(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tuple[int, bytes]]:
+    """Yield each entry: its position, where its ten numbers of the file system begin, and its name."""
     try:
         signature, version, count = _HEADER.unpack_from(data)
         if signature != b"DIRC" or version not in {2, 3, _COMPRESSED_NAMES}:
             raise ValueError("not an index of a known version")
         position, name = _HEADER.size, b""
-        read, find = _STAT.unpack_from, data.index
+        find = data.index
         for _ in range(count):
-            stat = read(data, position)
             flags_at = position + _STAT.size + hash_size
             flags = data[flags_at] << 8 | data[flags_at + 1]
             begin = flags_at + (4 if flags & _EXTENDED else 2)
@@ -99,8 +102,7 @@ def _entries(
                 end = begin + length if length < _LONGEST_NAME else find(b"\0", begin)
                 following = position + (end - position) // _PADDING * _PADDING + _PADDING
                 name = data[begin:end] if named else b""
-            if stat[0] >= since:
-                yield position, stat, name
+            yield position, name
             position = following
     except (IndexError, struct.error) as error:
         raise ValueError("the index is truncated") from error

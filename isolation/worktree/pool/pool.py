@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from isolation.git.contained.object_store import drop_store
 from isolation.git.repository import Repository, offload
+from isolation.guard.submodules import DOT_GIT, POINTER
 from isolation.model import WorkspaceRequest
 from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
 from isolation.worktree.pool.index_file import summarize
@@ -24,6 +28,7 @@ from isolation.worktree.pool.making import (
     retire,
     sweep_half_made,
 )
+from isolation.worktree.pool.preparation import Preparation, ignored_files, inputs_differ
 from isolation.worktree.pool.seals import (
     Seal,
     claim_seal,
@@ -48,7 +53,8 @@ class Pool:
     """The spares of a repository, as one run uses them. `size` is how many there may be.
 
     With `trims` those beyond it are removed when the run begins; otherwise only no more are made.
-    `guarded` says that sessions of this run cannot write to worktrees that are not theirs.
+    `guarded` says that sessions of this run cannot write to worktrees that are not theirs. A `preparation`
+    is a command that runs in spares before they are claimed.
     """
 
     repository: Repository
@@ -57,9 +63,11 @@ class Pool:
     size: int
     guarded: bool
     trims: bool = False
+    preparation: Preparation | None = None
     _given: list[Path] = field(default_factory=list)
     _at_work: int = 0
     _failed: int = 0
+    _unprepared: bool = False  # the command is at work in a spare, or has failed in one
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> None:
@@ -81,7 +89,9 @@ class Pool:
         surroundings = surroundings_of(self.repository)
         hooked = surroundings.hooks or (common / "hooks" / "post-checkout").exists()
         # Those need no second look, or the least checkout.
-        for seal in sorted(seals, key=lambda each: (each.commit != base, each.run_id != self.run_id)):
+        for seal in sorted(
+            seals, key=lambda each: (each.commit != base, not each.prepared, each.run_id != self.run_id)
+        ):
             if not claim_seal(common, seal.name):
                 continue
             if self._is_good(seal, base, surroundings.digest):
@@ -92,11 +102,19 @@ class Pool:
     def _is_good(self, seal: Seal, base: str, surroundings: str) -> bool:
         if Path(seal.path).parent != self.root or not is_intact(self.repository, seal, surroundings):
             return False
+        if seal.prepared and (self.preparation is None or seal.prepared != self.preparation.key):
+            return False
         if changes_attributes(self.repository, seal.commit, base):
             return False
         known = seal.run_id == self.run_id and self.guarded
         thorough = not (seal.guarded and self.guarded)
         return known or is_unchanged(self.repository, seal, thorough=thorough)
+
+    def has_prepared(self, spare: Spare, tip: str) -> bool:
+        """Whether nothing is left to prepare in a spare for a story that starts at `tip`. Blocks."""
+        if self.preparation is None or not spare.seal.prepared:
+            return False
+        return not inputs_differ(self.repository, self.preparation.inputs, spare.seal.commit, tip)
 
     def put_back(self, spare: Spare) -> None:
         """Return a spare that was taken and not used; one that was touched is removed. Blocks."""
@@ -136,6 +154,8 @@ class Pool:
                 others = running()
                 if others is not None and self._missing() > others and await offload(self._has_room):
                     await self._make_one(base(), others)
+                if others is not None:
+                    await self._prepare_one(base())
 
         async with trio.open_nursery() as nursery:
             for _ in range(os.cpu_count() or 1):
@@ -175,6 +195,51 @@ class Pool:
                 return  # another worker was first
             reason = await offload(make, self.repository, self.root, base, self.run_id)
             self._failed += bool(reason)
+
+    async def _prepare_one(self, base: str) -> None:
+        """Run the command in one spare that lacks it. If it fails, this run does not try again."""
+        if self.preparation is None or self._unprepared:
+            return
+        self._unprepared = True
+        seal = await offload(self._claim_unprepared, base)
+        if seal is not None:
+            path, ready = Path(seal.path), False
+            try:
+                with self._working():
+                    ready = await self.preparation.run(path, seal.commit)
+                    ready = ready and await offload(self._seal_prepared, seal, self.preparation.key)
+            finally:
+                if not ready:
+                    self._given.append(path)  # to be recycled: what was left in it goes
+            if not ready:
+                return
+        self._unprepared = False
+
+    def _claim_unprepared(self, base: str) -> Seal | None:
+        common = self.repository.common_dir
+        for seal in load_seals(common):
+            if seal.prepared or seal.commit != base or not claim_seal(common, seal.name):
+                continue
+            if self._is_good(seal, base, surroundings_of(self.repository).digest):
+                return seal
+            retire(self.repository, Path(seal.path))
+        return None
+
+    def _seal_prepared(self, seal: Seal, key: str) -> bool:
+        """Seal a spare in which the command has run, unless it did more than to leave ignored files."""
+        path = Path(seal.path)
+        drop_store(self.repository.common_dir, path.name)
+        for name in (DOT_GIT, POINTER):  # what showed the command its tree at the path of the checkout
+            (self.repository.common_dir / "worktrees" / seal.name / name).unlink(missing_ok=True)
+        ignored = ignored_files(self.repository, path)
+        made = replace(seal, run_id=self.run_id, guarded=self.guarded, prepared=key, ignored=ignored)
+        now = surroundings_of(self.repository).digest
+        if not ignored or not is_intact(self.repository, made, now):
+            return False
+        if not is_unchanged(self.repository, made, thorough=not self.guarded):
+            return False
+        write_seal(self.repository.common_dir, made)
+        return True
 
     @contextmanager
     def _working(self) -> Iterator[None]:

@@ -37,7 +37,8 @@ class Seal(Struct, frozen=True, kw_only=True):
     """A spare: where it is, what is checked out, and by what one can tell that it is as it was left.
 
     `index` is what the file system says about its index. `guarded` says that no session could write to it
-    while the run that made it was active.
+    while the run that made it was active. `prepared` stands for the command that has run in it, if any, and
+    `ignored` for the files that it left.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Seal(Struct, frozen=True, kw_only=True):
     surroundings: str
     index: tuple[int, ...]
     guarded: bool
+    prepared: str = ""
+    ignored: str = ""
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):

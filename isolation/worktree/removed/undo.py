@@ -5,7 +5,6 @@ would show the newer work as changes to be undone.
 """
 
 import os
-import re
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,9 +17,10 @@ from isolation.git.checkout import admin_dir_of_missing
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
+from isolation.patterns import pattern
 from isolation.worktree.removed.store import RemovedTree, load_removed
 
-_ENTRY = re.compile(r"\w[\w.-]*")
+_ENTRY = pattern(r"\w[\w.-]*")
 _LONGEST = 16 << 20
 """How long a log of a worktree's HEAD may be, in bytes."""
 

@@ -3,10 +3,12 @@
 import errno
 import os
 import zlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from isolation.errors import WorkspaceError
 from isolation.git.contained import object_store
 from isolation.git.contained.object_store import (
     drop_store,
@@ -119,3 +121,24 @@ def test_a_repository_that_was_moved_finds_its_stores_again(repo: Path) -> None:
     moved = repo.rename(repo.with_name("moved"))
     settle_stores(moved / ".git")
     assert git(moved, "cat-file", "-p", name) == "new\n"
+
+
+def test_a_command_that_comes_too_late_registers_no_store(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a command prepares, its worktree is removed: it is refused, and git misses no folder."""
+    common, tree, locked = repo / ".git", repo.with_name("tree"), object_store._locked
+    tree.mkdir()
+
+    def removed_first(where: Path) -> AbstractContextManager[None]:
+        monkeypatch.undo()
+        tree.rmdir()
+        drop_store(common, NAME)
+        return locked(where)
+
+    monkeypatch.setattr(object_store, "_locked", removed_first)
+    with pytest.raises(WorkspaceError, match="is gone"):
+        object_mounts(common, NAME, Means.MOUNTS, tree=tree)
+    assert not (common / "objects" / "info" / "alternates").exists()
+    assert not store_of(common, NAME).exists()
+    assert git(repo, "fsck") == ""

@@ -138,6 +138,11 @@ def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
             "the shared git directory: refs/x.lock",
         ),
         ("Error: EROFS: read-only file system, open '/r/d'", "the main checkout: d"),
+        (
+            "fatal: cannot lock ref 'refs/notes/x': unable to create directory for /r/.git/refs/notes/x",
+            "the shared git directory: refs/notes/x",
+        ),
+        ("Cannot save the current status", "the shared git directory: refs/stash"),
         ("/r/a.py: No such file or directory", ""),
         ("/root/a.py: Permission denied", ""),
         ("/r.worktrees/one/a.py: Permission denied", ""),
@@ -148,3 +153,10 @@ def test_a_refusal_is_read_from_what_was_printed(output: str, said: str) -> None
     """Only paths that were closed count, and each is named as what it is."""
     words = guard.refused(f"one\n{output}\ntwo", CONFINEMENT, Path("/r.worktrees/one"))
     assert words == (f"it tried to write into {said}" if said else "")
+
+
+def test_files_of_other_processes_are_named_if_a_program_says_that_they_were_denied() -> None:
+    """Nothing but what is printed tells of them."""
+    output = "cat: /proc/1/environ: Permission denied\ncat: /proc/9/maps: No such process"
+    words = guard.refused(output, CONFINEMENT, Path("/r.worktrees/one"))
+    assert words == "it was denied the files of other processes: /proc/1/environ"

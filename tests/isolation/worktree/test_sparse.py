@@ -1,6 +1,5 @@
 """A sparse worktree whose first checkout was killed is completed, and stays sparse."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ async def test_a_killed_checkout_is_completed_without_the_rest(
 
 def test_an_old_git_is_refused(repository: Repository) -> None:
     """Before anything is written."""
-    old = dataclasses.replace(repository, version=(2, 31, 0))
+    old = replace(repository, version=(2, 31, 0))
     with pytest.raises(WorkspaceError, match=r"need git 2\.36 or newer, and this is git 2\.31\.0"):
         require_possible(old)
     with pytest.raises(WorkspaceError, match=r"2\.36"):

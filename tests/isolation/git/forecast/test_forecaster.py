@@ -1,10 +1,10 @@
 """Forecasts against real merges: nothing is missed, nothing is invented, and little is asked."""
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from isolation.git.commits import merge_tree
 from isolation.git.forecast.forecaster import Forecaster
