@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
-	report-shot pictures clean
+	browser pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -26,7 +26,10 @@ demo: $(READY) ## run the main job for real in a throwaway repository
 test: $(READY) ## every test but the marked ones
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
-check: lint types imports docs audit ci-tools test sample ## all that CI checks
+check: $(READY) ## all that CI checks; what is not a test goes two at a time, each with its output in one piece
+	@$(MAKE) --no-print-directory -j2 --output-sync=target types ci-tools lint imports docs audit
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory sample
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -52,7 +55,7 @@ sbom: $(READY) ## sbom.json: what is installed with the program, as CycloneDX
 
 lock: ## pin what pyproject.toml asks for, with hashes; needs uv
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-annotate --no-header --group pyproject.toml:dev pyproject.toml --output-file requirements-dev.txt
+		--no-annotate --no-header --group pyproject.toml:dev --all-extras pyproject.toml --output-file requirements-dev.txt
 
 bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench
@@ -92,11 +95,18 @@ ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is ther
 ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
 	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
 
-report-shot: $(READY) ## the HTML report in a real browser, as report-light.png and report-dark.png
-	@REPORT_SHOT=. $(BIN)/python -m pytest -q -m browser -rs
+SHOTS ?= browser-shots
+AXE := $(VENV)/axe
+
+browser: $(READY) ## the page and the HTML report in a real browser; pictures of both in browser-shots/
+	@mkdir -p $(SHOTS) && test -e $(AXE)/node_modules || ! command -v npm > /dev/null || \
+	  npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(AXE) axe-core
+	@REPORT_SHOT=$(SHOTS) WEB_SHOT=$(SHOTS) AXE_CORE=$(AXE)/node_modules/axe-core/axe.min.js \
+	  $(BIN)/python -m pytest -q -m browser -rs
 
 pictures: $(READY) ## the pictures of the README, from a real run
 	@$(BIN)/python docs/make_pictures.py
+	@$(BIN)/python -m tests.serve.web.picture docs/pictures/web.png
 
 clean: ## remove what `make` made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

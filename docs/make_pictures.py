@@ -15,19 +15,27 @@ import tempfile
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
-from runner.cli.run_reader import RunReader
-from runner.core.model import RunSnapshot, Status
+from runner.cli.live.content import Content
+from runner.cli.live.keys import key_line
+from runner.cli.live.panes import pane_text
+from runner.cli.live.state import LiveState, Pane
+from runner.core.errors import NotFoundError
+from runner.core.model import RunSnapshot, Status, StoryId
+from runner.core.outlook.left import outlook
 from runner.report.terminal.dashboard import render
+from runner.report.terminal.picture import Picture
+from runner.run.control.reader import RunReader
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-WIDTH, HEIGHT = 108, 18
+WIDTH, HEIGHT = 112, 26
 MOST_BYTES = 150_000
 # rich's own form links to fonts on the network; a picture must not.
 FORM = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
-<title>The dashboard of a run: two stories are done, one has failed, three are running, two wait</title>
+<title>A dashboard: two stories are done, one has failed, three run, two wait; a log is open</title>
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
   font-size: {char_height}px; line-height: {line_height}px; }}
@@ -63,17 +71,24 @@ degraded = {{ {_PLENTY}, {_LITTLE} }}
 """
 
 
+def _spending(dollars: float, tokens: int) -> str:
+    usage = json.dumps({"status": "done", "usage": {"cost_usd": dollars, "input_tokens": tokens}})
+    return f"; echo '{usage}' > $AUTOPILOT_RESULT_FILE"
+
+
 def _counting(line: str, file: str) -> str:
     return f'for n in 1 2 3 4 5 6 7 8 9; do echo "{line}"; sleep 1; done; echo made > {file}'
 
 
 STORIES: dict[str, dict[str, object]] = {
     "login-form": {
+        "estimate": 20,
         "title": "Add a login form",
-        "command": "echo 'writing the form'; sleep 1; echo form > login.txt",
+        "command": "echo 'writing the form'; sleep 1; echo form > login.txt" + _spending(0.42, 81_300),
         "verify": ["test -s login.txt"],
     },
     "payment-retry": {
+        "estimate": 4,
         "title": "Retry payments on timeout",
         "command": "echo 'reading payments/client.py'; sleep 2; echo pay > payment.txt; "
         'if test "$AUTOPILOT_ATTEMPT" -gt 1; then echo "adding a retry to payments/client.py"; '
@@ -81,33 +96,39 @@ STORIES: dict[str, dict[str, object]] = {
         "verify": ["sh tools/test.sh payment"],
     },
     "old-export": {
+        "estimate": 20,
         "title": "Remove the old export",
         "command": "echo 'export is still used by billing' | tee export.txt",
         "verify": ["sh tools/test.sh billing"],
         "max_attempts": 2,
     },
     "search-index": {
+        "estimate": 9,
         "title": "Index product names",
         "command": _counting("indexing batch $n of 9", "index.txt"),
         "verify": ["test -s index.txt"],
     },
     "dark-mode": {
+        "estimate": 20,
         "title": "Offer a dark mode",
-        "command": "echo 'changing theme.css'; sleep 1; echo dark > theme.txt",
+        "command": "echo 'changing theme.css'; sleep 1; echo dark > theme.txt" + _spending(0.31, 64_900),
         "verify": ["test -s theme.txt"],
     },
     "receipts": {
+        "estimate": 5,
         "title": "Mail receipts",
         "depends_on": ["payment-retry"],
         "command": "sleep 1; echo receipt > receipts.txt",
         "verify": ["test -s receipts.txt"],
     },
     "price-cache": {
+        "estimate": 6,
         "title": "Cache prices for a minute",
         "command": _counting("test_prices.py: $n of 9 passed", "price.txt"),
         "verify": ["test -s price.txt"],
     },
     "search-page": {
+        "estimate": 4,
         "title": "Show search results",
         "depends_on": ["search-index"],
         "command": "sleep 1; echo page > page.txt",
@@ -129,7 +150,7 @@ def main() -> None:
             stderr=subprocess.DEVNULL,
         )
         frame = _busy_moment(shop, run)
-        _write("dashboard.svg", _drawn(frame).encode())
+        _write("dashboard.svg", _drawn(frame, shop).encode())
         run.wait()
         page = Path(folder) / "report.html"
         report = [*_PROGRAM, "report", "--output", str(page)]
@@ -179,8 +200,11 @@ def _busy_moment(shop: Path, run: "subprocess.Popen[bytes]") -> RunSnapshot:
         time.sleep(0.2)
         if not (shop / ".git" / "autopilot" / "journal.db").exists():
             continue
-        with RunReader(str(shop)) as reader:
-            now = reader.with_last_lines(reader.read().run)
+        try:
+            with RunReader(str(shop)) as reader:
+                now = reader.with_last_lines(reader.read().run)
+        except NotFoundError:  # the journal is there, and the run is not in it yet
+            continue
         retried = any("adding a retry" in story.last_line for story in now.stories.values())
         counts = [now.count(status) for status in (Status.RUNNING, Status.DONE, Status.FAILED)]
         if retried and counts == [3, 2, 1]:
@@ -188,10 +212,25 @@ def _busy_moment(shop: Path, run: "subprocess.Popen[bytes]") -> RunSnapshot:
     sys.exit("error: the run ended before there was a moment worth a picture")
 
 
-def _drawn(frame: RunSnapshot) -> str:
+def _drawn(frame: RunSnapshot, shop: Path) -> str:
+    """Draw the moment with a story's log open below the table."""
     console = Console(record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True)
-    hint = "Ctrl-C: start nothing new, let running sessions end"
-    console.print(render(frame, now=time.time(), width=WIDTH, height=HEIGHT, hint=hint))
+    hint, now = "Ctrl-C: start nothing new, let running sessions end", time.time()
+    state = LiveState(selected=StoryId("payment-retry"), pane=Pane.LOG)
+    lines = Content(shop).lines(state, frame)
+    # The folder is a temporary one of the machine that draws.
+    stories = {
+        story.id: replace(story, workspace=replace(story.workspace, path=f"~/shop.worktrees/{story.id}"))
+        for story in frame.stories.values()
+    }
+    frame = replace(frame, stories=stories)
+    picture = Picture(
+        outlook=outlook(frame, (), now),
+        selected=state.selected,
+        pane=pane_text(state, frame, lines, now),
+        keys=key_line(WIDTH),
+    )
+    console.print(render(frame, now=now, width=WIDTH, height=HEIGHT, hint=hint, picture=picture))
     return console.export_svg(title="autopilot-multi", code_format=FORM, unique_id="dashboard")
 
 

@@ -4,6 +4,7 @@ The wheel also has this file as `autopilot_multi.py`. The console script starts 
 and `isolation` are common names: a folder of PYTHONPATH that has them, too, would be searched first.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -19,7 +20,22 @@ def main() -> None:
     _load_own_packages()
     from runner.cli.main import run_program
 
-    sys.exit(run_program(sys.argv[1:]))
+    _leave(run_program(sys.argv[1:]))
+
+
+def _leave(code: int) -> None:
+    """Exit without freeing every module first, which takes a seventh of the time of a short command."""
+    threading = sys.modules.get("threading")
+    if threading is None or threading.active_count() == 1:
+        atexit._run_exitfuncs()  # noqa: SLF001  as Python does, before it frees anything
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except OSError:
+            pass  # Python says what could not be written
+        else:
+            os._exit(code)
+    sys.exit(code)
 
 
 def _begin_again_in_utf8() -> None:

@@ -38,8 +38,10 @@ OLD_WORDS = (
     r"colours?|coloured|behaviours?|favours?|favourite|neighbours?|neighbouring|judgement|catalogues?",
     r"(recogn|organ|synchron|normal|initial|summar|serial|optim|minim|real)is(e|es|ed|ing|ation)",
 )
-_OLD = re.compile(r"\b(" + "|".join(OLD_WORDS) + r")\b", re.IGNORECASE)
+# For text in small letters: to ignore case makes this search four times slower.
+_OLD = re.compile(r"\b(" + "|".join(OLD_WORDS) + r")\b")
 _BEGINNING = re.compile(r"(Give|Tell)s?\b")
+_QUOTED_BEGINNING = re.compile(r"[\"']\s*(\\\s*)?(Give|Tell)s?\b")
 EXEMPT = {"docs/changelog.md"}
 """What was said when a version came out stays said."""
 
@@ -69,11 +71,23 @@ def test_docstrings_say_what_is_returned_or_done() -> None:
     guilty = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in scripts
-        for line, text in _docstrings(ast.parse(path.read_text()))
+        if _QUOTED_BEGINNING.search(
+            source := path.read_text()
+        )  # only these can be guilty; to parse takes long
+        for line, text in _docstrings(ast.parse(source))
         if _BEGINNING.match(text)
     ]
     assert scripts
     assert not guilty, "\n".join(guilty)
+
+
+@pytest.mark.parametrize(
+    "text", ['"""Give it."""', "'Tells'", 'r"""\n    Give it.\n    """', '"""\\\nTell it."""']
+)
+def test_no_way_to_begin_a_docstring_is_missed(text: str) -> None:
+    """Whatever its quotes and wherever its first line."""
+    assert _QUOTED_BEGINNING.search(text)
+    assert any(_BEGINNING.match(found) for _, found in _docstrings(ast.parse(text)))
 
 
 def test_old_idioms_are_gone() -> None:
@@ -82,7 +96,7 @@ def test_old_idioms_are_gone() -> None:
         f"{name}:{number}: {found[0]!r}: {line.strip()}"
         for name, text in _texts().items()
         for number, line in enumerate(text.splitlines(), start=1)
-        if (found := _OLD.search(line))
+        if (found := _OLD.search(line.lower()))
     ]
     assert not guilty, "\n".join(guilty)
 

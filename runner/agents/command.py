@@ -1,8 +1,8 @@
 """The embedded agent: a story's own `command`, and agents that a user describes by an argv template."""
 
-import re
 from collections.abc import Mapping
 
+from isolation.patterns import pattern
 from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
@@ -11,7 +11,7 @@ from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
 
 _SESSION = "{session}"
-_PLACEHOLDER = re.compile(r"\{(?:id|title|workspace|session|model)\}")
+_PLACEHOLDER = pattern(r"\{(?:id|title|workspace|session|model)\}")
 
 
 class CommandAgent:

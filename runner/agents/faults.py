@@ -2,12 +2,13 @@
 
 import re
 
+from isolation.patterns import pattern
 from runner.core.limits.agent_output import Fault, Final
 from runner.core.limits.outage import LONGEST_LIMIT
 from runner.core.limits.stall import announced_wait
 
-_STATUS = re.compile(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
-_EPOCH = re.compile(r"\|\s*(1\d{9})\b")
+_STATUS = pattern(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
+_EPOCH = pattern(r"\|\s*(1\d{9})\b")
 _WORDS: dict[Fault, tuple[str, ...]] = {
     Fault.LOST: (
         "no conversation found",
@@ -66,13 +67,13 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "error decoding response body|certificate",
     ),
 }
-_UNPAID = re.compile(
+_UNPAID = pattern(
     "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan",
     re.IGNORECASE,
 )
 """No money is left, which a service may report like a limit of its rate; waiting does not bring any."""
 # The order decides: the first class with a match wins.
-_PATTERNS = {fault: re.compile("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
+_PATTERNS = {fault: pattern("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
 _TOO_LARGE, _LIMIT, _SERVER = 413, 429, 500
 _PERMANENT = frozenset({400, 401, 402, 403, 404})
 _REPEATABLE = frozenset({408, 409, 425})

@@ -4,17 +4,17 @@ No program is run and no service is contacted, so nothing here costs money or ti
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.agents.catalog import KNOWN
 from runner.agents.known_agent import SignIn
 
-_VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
+_VERSION = pattern(r"^v?(\d+\.\d+\.\d+)")
 _PARENTS = 4
 
 

@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
+from isolation.patterns import pattern
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
+from runner.core.conversation.entry import Entry, Kind
 from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
 
 _MOST_READ = 1 << 20
-_VARIABLE = re.compile(r"\{(\w+)\}")
+_VARIABLE = pattern(r"\{(\w+)\}")
 _NO = frozenset({"", "0", "false"})
 
 
@@ -151,12 +153,15 @@ class KnownAgent(ABC):
     `name` is also the name of its program. `package` is the package that holds its script; it identifies
     the agent's processes and its version. `tried` are the versions that were run with this program.
     `acp_programs` are other programs that start it and speak the Agent Client Protocol for it.
+    `continued_by` are the words before the id of a conversation that a person continues at a terminal; empty
+    if it cannot continue one by its id.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]
     tried: ClassVar[tuple[str, ...]] = ()
     acp_programs: ClassVar[tuple[str, ...]] = ()
+    continued_by: ClassVar[tuple[str, ...]] = ()
     sign_in: ClassVar[SignIn]
     endpoint: ClassVar[Endpoint] = Endpoint()
     traits: Traits
@@ -185,6 +190,24 @@ class KnownAgent(ABC):
     @abstractmethod
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of its output."""
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what a line shows to people; None for a line of plain text, which is shown as it is.
+
+        It never raises. An agent that says no more than its newest message needs no method of its own.
+        """
+        seen = self.parse(line) if line.startswith(b"{") else None
+        if seen is None:
+            return None
+        kind = Kind.ERROR if seen.final is not None and not seen.final.ok else Kind.MESSAGE
+        words = seen.said or seen.message or (seen.final.message if seen.final else "")
+        return (Entry(kind=kind, text=words, continues=seen.continues),) if words else ()
+
+    def interactive(self, conversation: str) -> tuple[str, ...]:
+        """Return the command by which a person continues a conversation, or begins one."""
+        # An id that its program would read as an option was not made by it.
+        known = bool(self.continued_by) and bool(conversation) and not conversation.startswith("-")
+        return (self.name, *self.continued_by, conversation) if known else (self.name,)
 
     def recorded(self, conversation: str) -> Usage | None:  # noqa: ARG002  for agents that keep books
         """Return what its own files say that a conversation has used; most keep no such files. Blocks."""

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 
+from isolation.patterns import pattern
 from runner.agents import faults
 from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent, Traits
@@ -12,7 +13,7 @@ from runner.core.text.screen import neutral
 
 _LONGEST_COMPLAINT = 500
 _LONGEST_QUESTION = 2000
-_ASKS = re.compile(
+_ASKS = pattern(
     r"\?[\"'*_`)\]]*\s*$|\?\s+(?:please|kindly|let me know|tell me|reply|answer|confirm|once you|waiting|"
     r"i (?:will|am going to) (?:wait|continue|proceed)|i.ll (?:wait|continue|proceed))\b[^?\n]{0,300}$",
     re.IGNORECASE,

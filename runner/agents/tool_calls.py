@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import Any
 
+from isolation.patterns import pattern
 from runner.agents.json_line import text
 from runner.core.limits.context_zone import ToolResult
 
@@ -16,7 +17,7 @@ _PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _PRINTS = frozenset({"cat", "head", "less", "more", "nl", "sed", "tail"})
 _OPERATORS = frozenset("();<>|&")
 _UNITS = r"(?:lines?|characters?|chars?|bytes?|tokens?)"
-_TRUNCATED = re.compile(
+_TRUNCATED = pattern(
     rf"\d[\d,]* {_UNITS} truncated"
     r"|[\[(<][^\])>\n]{0,80}\btruncated\b"
     r"|\.{3} ?truncated\b|\btruncated ?(?:\.{3}|…)"
@@ -25,7 +26,7 @@ _TRUNCATED = re.compile(
     rf"|\bomitted \d+ (?:of \d+ )?{_UNITS}",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(r"requires approval|requested permissions? to|permission to use", re.IGNORECASE)
+_REFUSED = pattern(r"requires approval|requested permissions? to|permission to use", re.IGNORECASE)
 _EDGE = 4000
 """A notice is at the beginning or the end of a result, or between its halves; a quotation may be anywhere."""
 
@@ -45,7 +46,7 @@ def files_read(tool: str, arguments: Any) -> tuple[str, ...]:
 
 def tool_result(tool_id: str, content: Any, *, failed: bool = False, truncated: bool = False) -> ToolResult:
     """Return how a tool call ended; a refused permission is not a failure of the tool."""
-    words = _words(content)
+    words = words_of(content)
     return ToolResult(
         id=tool_id,
         size=len(words),
@@ -54,7 +55,7 @@ def tool_result(tool_id: str, content: Any, *, failed: bool = False, truncated: 
     )
 
 
-def _words(content: Any) -> str:
+def words_of(content: Any) -> str:
     """Return the text of a result: a text, or a list of blocks that may be texts."""
     if isinstance(content, list):
         return "\n".join(text(block, "text") for block in content)

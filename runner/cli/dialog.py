@@ -1,4 +1,4 @@
-"""Ask the user for decisions at the terminal during a run, one at a time, in the order they came up.
+"""Ask the user for decisions at a terminal without a dashboard, one at a time, in the order they came up.
 
 Reading from the terminal never blocks the run and can be cancelled at any time. A question that is
 postponed or not confirmed stays open for `autopilot-multi decide`; nothing is answered automatically.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from runner.cli.live.terminal import FOREGROUND_SECONDS, in_foreground
 from runner.cli.output import Output
 from runner.core import choose
 from runner.core.errors import NotFoundError
@@ -28,21 +29,32 @@ from runner.story.flow.decisions import (
 )
 
 if TYPE_CHECKING:
-    from runner.run.interaction import LiveRun
+    from runner.core.notices.notice import Notice
+    from runner.run.interaction import LiveRun, Ring
 
 BELL = "\a"
-FOREGROUND_SECONDS = 0.2
 CHUNK = 4096
 
 
-def choose_dialog(output: Output, *, events: bool) -> "TerminalDialog | None":
+def open_dialog(output: Output) -> "TerminalDialog | None":
     """Return a dialog if a user can answer at this terminal, else None."""
-    if events or output.quiet or output.as_json:
+    if output.quiet or output.as_json:
         return None
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     descriptor = sys.stdin.fileno()
-    return TerminalDialog(source=descriptor) if _in_foreground(descriptor) else None
+    return TerminalDialog(source=descriptor) if in_foreground(descriptor) else None
+
+
+def bell_for(dialog: object | None) -> "Ring":
+    """Return what rings the bell of this terminal; a dialog rings for its questions itself."""
+    from runner.core.setting_groups.notify_settings import NoticeKind
+
+    def ring(notice: "Notice") -> None:
+        if sys.stderr.isatty() and (dialog is None or notice.kind is not NoticeKind.QUESTION):
+            _to_stderr(BELL)
+
+    return ring
 
 
 class TerminalDialog:
@@ -91,7 +103,8 @@ class TerminalDialog:
     async def _ask(self, run: "LiveRun", asked: OpenQuestion) -> None:
         """Show one question until it is answered or postponed, or the terminal is gone."""
         self._lines.forget()
-        self._write(f"{BELL}\n{_heading(run.snapshot(), asked)}\n{choose.render(asked.question)}\n")
+        bell = BELL if run.bell else ""
+        self._write(f"{bell}\n{_heading(run.snapshot(), asked)}\n{choose.render(asked.question)}\n")
         letters = "/".join(option.letter for option in asked.question.options)
         while (text := await self._read(run, asked, f"answer [{letters}, Enter for later]: ")) is not None:
             if not text.strip():
@@ -160,7 +173,7 @@ class _Lines:
     def forget(self) -> None:
         """Drop what was typed before the question: it cannot be the answer."""
         self._buffer = b""
-        if _in_foreground(self._descriptor):
+        if in_foreground(self._descriptor):
             with suppress(termios.error, OSError):
                 termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
@@ -168,7 +181,7 @@ class _Lines:
         """Return the next line without its line ending; None at the end of input."""
         while b"\n" not in self._buffer:
             await trio.lowlevel.wait_readable(self._descriptor)
-            if not _in_foreground(self._descriptor):
+            if not in_foreground(self._descriptor):
                 # In the background the shell gets the input; reading would suspend the program (SIGTTIN).
                 await trio.sleep(FOREGROUND_SECONDS)
                 continue
@@ -204,14 +217,6 @@ def _elsewhere(run: RunSnapshot, asked: OpenQuestion) -> str:
     decision = last_answer(run, asked.story_id, asked.decision_id)
     what = f": {decision.letter}) {asked.question.option(decision.letter).text}" if decision else ""
     return f"story {asked.story_id} was answered elsewhere{what}\n"
-
-
-def _in_foreground(descriptor: int) -> bool:
-    """Return whether this program may read from the terminal; always true without job control."""
-    try:
-        return os.tcgetpgrp(descriptor) == os.getpgrp()
-    except OSError:
-        return True
 
 
 def _to_stderr(text: str) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from runner.cli.merged import with_merged
 from runner.cli.output import Output
 from runner.core.model import RunSnapshot
 from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
+from runner.run.control.merged import with_merged
 from runner.run.result.ended import Ended
 
 

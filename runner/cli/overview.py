@@ -8,8 +8,6 @@ GROUPS = {
     "run": {
         "run": "run the backlog (the default command)",
         "resume": "continue after a crash, an interruption or a decision",
-        "stop": "stop stories after their current session, or now",
-        "decide": "list or answer the decisions that stories are waiting for",
         "land": "bring done stories together on one branch, verified",
         "undo": "undo a landing",
         "rollback": "undo a step of a story in a new commit",
@@ -17,11 +15,26 @@ GROUPS = {
         "quarantine": "list, show or restore what stories wrote outside their claims",
         "gc": "show or remove finished worktrees; never removes unsaved work",
     },
+    "steer": {
+        "attach": "follow the active run; leaving does not disturb it",
+        "decide": "list or answer the decisions that stories are waiting for",
+        "stop": "stop stories after their current session, or now",
+        "pause": "start no more stories for now",
+        "unpause": "start stories again after a pause",
+        "add": "add stories to the active run",
+        "retry": "try a story again, with a note to its agent",
+        "takeover": "continue a story by hand, in its agent's own session",
+        "web": "show the run live in a browser, and steer it there",
+        "mcp": "let an agent or an editor drive the runner, by MCP",
+    },
     "show": {
         "plan": "show what would run, in which order and why; changes nothing",
         "forecast": "show which stories will conflict, where, and the best order to land",
         "prompt": "print the prompt that an agent would get for a story",
         "status": "show the latest run, or the one you name",
+        "show": "show one story: its sessions, commits and what to do next",
+        "diff": "show what a story has changed so far",
+        "open": "print the folder in which a story works, or start an editor there",
         "history": "show past runs with totals",
         "logs": "show what a story's sessions printed",
         "flows": "list, show or check the flows that stories follow",
@@ -31,6 +44,7 @@ GROUPS = {
         "matrix": "split the backlog into the jobs of a CI pipeline",
         "aggregate": "join the shards of CI jobs, or combine state files",
         "report": "write a run as HTML, Markdown, JUnit and more",
+        "export": "send metrics and traces to OpenTelemetry, or print them for Prometheus",
     },
     "setup": {
         "init": "write a settings file and a first story",
@@ -45,6 +59,7 @@ GROUPS = {
 
 _TITLES = {
     "run": "run stories",
+    "steer": "watch and steer a run",
     "show": "inspect",
     "ci": "CI and reports",
     "setup": "set up",

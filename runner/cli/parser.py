@@ -62,6 +62,7 @@ def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namesp
         listed = ", ".join(f"'{name}'" for name in names)
         word = "argument" if len(names) == 1 else "arguments"
         raise CommandLineError(f"unknown {word} {listed} for `{parser.prog}`", _nearest(parser, names))
+    arguments.typed = (name, *argv)
     return arguments
 
 

@@ -11,7 +11,6 @@ from msgspec import structs
 from isolation.errors import RepositoryError
 from isolation.git.repository import Repository
 from isolation.paths import find_repository
-from runner.cli.run_reader import has_more
 from runner.core.errors import RunnerError
 from runner.core.flow import PROJECT_DOCS, STATE_NAMES
 from runner.core.model import RunSnapshot, Story, StoryId
@@ -23,6 +22,7 @@ from runner.flows.state.disk.collection import Found, collect
 from runner.flows.state.model import StepStatus
 from runner.flows.state.vocabulary import STANDARD
 from runner.report.terminal.table import Cell, Column, Look, layout
+from runner.run.control.reader import has_more
 
 STORIES = "stories"
 NOT_SEARCHED = frozenset({".git", ".venv", "node_modules", "__pycache__"})

@@ -27,6 +27,10 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "refs/autopilot/old/",
     )
     what.add_argument("--events", action="store_true", help="stream every event as one line of JSON")
+    add_detach(what)
+    what.add_argument(
+        "--web", action="store_true", help="also serve a page that shows the run live; see `web`"
+    )
     what.add_argument(
         "--shard-out",
         metavar="DIR",
@@ -44,6 +48,15 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--remote", metavar="NAME", default="origin", help="the remote to push to (default: origin)"
+    )
+
+
+def add_detach(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add the flag by which a run continues without its terminal."""
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="continue without this terminal once everything is checked; `attach` follows the run",
     )
 
 

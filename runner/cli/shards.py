@@ -10,7 +10,6 @@ from pathlib import Path
 from runner.ci.balance import collect_records
 from runner.ci.join import JoinedRun, Wanted, join, require_known, with_problems
 from runner.ci.reader_view import reader_view
-from runner.cli.merged import with_merged
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
@@ -19,6 +18,7 @@ from runner.records.shards.shard import Shard, load_shards
 from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
+from runner.run.control.merged import with_merged
 
 
 def load_joined(arguments: argparse.Namespace) -> JoinedRun:

@@ -3,9 +3,8 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +16,8 @@ from runner.core.text.screen import neutral
 from runner.report.terminal.narration import banner_of, line_for
 
 if TYPE_CHECKING:
-    from runner.report.terminal.dashboard import Dashboard
+    from runner.cli.dialog import TerminalDialog
+    from runner.run.interaction import LiveRun
 
 REFRESH_SECONDS = 0.25
 
@@ -79,64 +79,56 @@ class PlainView(_StaticView):
 
 
 class LiveView:
-    """Redraws the dashboard a few times per second."""
+    """The dashboard, with keys where somebody can press them; then it also asks the questions.
 
-    def __init__(self, output: Output, *, no_color: bool) -> None:
+    As a dialog it keeps the run open while a question is on the screen; what is answered goes to the run
+    through the same door as from any other terminal.
+    """
+
+    def __init__(self, output: Output, directory: Path, *, no_color: bool, keys: bool) -> None:
+        from rich.console import Console
+
+        from runner.cli.live.board import LiveBoard
+        from runner.cli.live.terminal import KeyTerminal
+
+        self.has_keys = keys
         self._output = output
-        self._no_color = no_color
-        self._run: RunSnapshot | None = None
-        self._begun = trio.Event()
-        self._dashboard: Dashboard | None = None
-        self._paused = False
+        # None, not False, so that rich still respects NO_COLOR.
+        console = Console(stderr=True, no_color=no_color or None, highlight=False)
+        terminal = KeyTerminal(sys.stdin.fileno()) if keys else None
+        self._board = LiveBoard(directory, console=console, keys=terminal)
+        self._board.bell = False  # until the run says what its settings are
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
         """Keep the newest state for the next redraw; the status of a story that continues is printed."""
         if isinstance(event.body, PlaceFound):
             for line in banner_of(event.body):
                 self.say(line)
-        self._run = run
-        self._begun.set()
+        self._board.update(run)
 
     def say(self, line: str) -> None:
         """Print one line above the dashboard."""
         self._output.say(line)
 
     def pause(self) -> None:
-        """Remove the dashboard from the screen until `resume`."""
-        self._paused = True
-        self._close()
+        """Do nothing: a question is a part of the picture."""
 
     def resume(self) -> None:
-        """Draw again."""
-        self._paused = False
+        """Do nothing."""
 
     async def refresh(self, hint: Callable[[], str]) -> None:
         """Redraw until cancelled, then restore the screen."""
-        await self._begun.wait()
-        try:
-            while True:
-                if self._run is not None and not self._paused:
-                    with suppress(OSError):  # losing the terminal must not end the run
-                        self._draw(self._run, hint())
-                await trio.sleep(REFRESH_SECONDS)
-        finally:
-            self._close()
+        await self._board.show(hint)
 
-    def _draw(self, run: RunSnapshot, hint: str) -> None:
-        from runner.report.terminal.dashboard import Dashboard
+    def waits(self, run: RunSnapshot) -> bool:
+        """Return whether a question is still open at this terminal; the run must not end then."""
+        return self._board.waits(run)
 
-        if self._dashboard is None:
-            self._dashboard = Dashboard(run, no_color=self._no_color, hint=hint)
-            self._dashboard.__enter__()
-        self._dashboard.hint = hint
-        self._dashboard.update(run)
-        self._dashboard.refresh(time.time())
-
-    def _close(self) -> None:
-        dashboard, self._dashboard = self._dashboard, None
-        if dashboard is not None:
-            with suppress(OSError):
-                dashboard.__exit__(None, None, None)
+    async def serve(self, run: "LiveRun") -> None:
+        """Let the run know of questions that are postponed; they are asked where the run is drawn."""
+        self._board.bell = run.bell
+        self._board.postponed = run.postponed
+        await trio.sleep_forever()
 
 
 def print_event(event: Event, *, with_run: bool = True) -> None:
@@ -171,11 +163,26 @@ class EventView(_StaticView):
 
 
 def choose_view(
-    output: Output, *, events: bool, no_color: bool, verbose: bool
+    output: Output, directory: str, *, events: bool, no_color: bool, verbose: bool
 ) -> PlainView | LiveView | EventView:
     """Return the view for this terminal and these flags."""
     if events:
         return EventView()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not (output.quiet or verbose):
-        return LiveView(output, no_color=no_color)
+        from runner.cli.live.terminal import has_keys
+
+        return LiveView(output, Path(directory), no_color=no_color, keys=has_keys() and not output.as_json)
     return PlainView(output, verbose=verbose)
+
+
+def choose_dialog(
+    output: Output, view: PlainView | LiveView | EventView
+) -> "LiveView | TerminalDialog | None":
+    """Return what asks questions at this terminal: the dashboard, else a dialog by lines, or nothing."""
+    if isinstance(view, LiveView) and view.has_keys:
+        return view
+    if isinstance(view, EventView):
+        return None
+    from runner.cli.dialog import open_dialog
+
+    return open_dialog(output)

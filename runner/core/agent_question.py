@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.choose import FEWEST, LETTERS, Option, Question, QuestionKind
 from runner.core.text.names import one_line
 from runner.core.text.screen import cells, shorten
@@ -21,9 +22,9 @@ MAX_CELLS = 100
 
 _LONGEST = 2000
 _QUOTED = 12
-_PREFIX = re.compile(r"\(?([A-Da-d])[).:]\s+")
-_LETTER = re.compile(r"(?:option\s+)?\(?([A-Da-d])[).:]?", re.IGNORECASE)
-_MARK = re.compile(r"\s*\(recommended\)", re.IGNORECASE)
+_PREFIX = pattern(r"\(?([A-Da-d])[).:]\s+")
+_LETTER = pattern(r"(?:option\s+)?\(?([A-Da-d])[).:]?", re.IGNORECASE)
+_MARK = pattern(r"\s*\(recommended\)", re.IGNORECASE)
 _FILLER = frozenset({"", "-", "—", "...", "…", "n/a", "tbd"})
 
 

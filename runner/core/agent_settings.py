@@ -1,8 +1,9 @@
 """The tables `agents` and `prices` of the settings: agents of the user, and what models cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
+
+from msgspec import Struct, field
 
 from runner.core.declaration import Bounds, Setting
 
@@ -10,8 +11,7 @@ _PATH = "the name of a key, with dots into objects"
 _ARGUMENTS = "a list of texts: the program and its arguments"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventKeys:
+class EventKeys(Struct, frozen=True, kw_only=True):
     """The keys of an agent's `events`. An agent keeps only those that are given, as a mapping."""
 
     session: Annotated[
@@ -36,8 +36,7 @@ class EventKeys:
     ] = "last"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """An agent: the user's own if it has an `argv` or `acp`, otherwise changes to a known agent.
 
     Placeholders in `argv` and `resume` are {id} {title} {workspace} {session} {model}. `args` come last.
@@ -107,8 +106,7 @@ _DOLLARS = "US dollars for a million tokens, 0 or more"
 _NOT_NEGATIVE = Bounds(low=0, clamped=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Struct, frozen=True, kw_only=True):
     """What a million tokens of a model cost in US dollars."""
 
     input: Annotated[float, Setting(help="input", expects=_DOLLARS, required=True, bounds=_NOT_NEGATIVE)]

@@ -5,7 +5,6 @@ raises a `QuestionError`. Every text in it is safe for a terminal. Only `why` ma
 breaks, where a reason needs them.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
@@ -14,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from isolation.patterns import pattern
 from runner.core.errors import UsageError
 from runner.core.model import MAX_RETRIES, Step
 from runner.core.text.names import one_line, shown
@@ -28,7 +28,7 @@ WAIT_FOR_OTHERS, CONTINUE_ANYWAY, LEAVE_UNDONE, MOVE_APART = "ABCD"
 LAST_FAILURE = "Last failure reason: "
 ABORT = "Abort — investigate and fix manually"
 SKIP_SUB_STEP = "Skip this sub-step with warning"
-_ANSWER = re.compile(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
+_ANSWER = pattern(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
 
 
 class QuestionError(ValueError):

@@ -6,13 +6,13 @@ among them is believed. A step that the user skipped counts as passed, and a rec
 not undone by artifacts of the step that failed: the user must see it.
 """
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from isolation.patterns import pattern
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.model import IMPLEMENT, VERIFY, SessionKind
@@ -48,7 +48,7 @@ CORRECTED = 0.9
 AMBIGUOUS = 0.5
 UNKNOWN = 0.0
 
-_NUMBER = re.compile(r"([0-9]{1,3})([a-z]{0,3})")
+_NUMBER = pattern(r"([0-9]{1,3})([a-z]{0,3})")
 
 
 class Edition(StrEnum):

@@ -21,6 +21,8 @@ MAX_RETRIES = 3
 
 DEFAULT_ATTEMPTS = 1 + MAX_RETRIES
 """How often a step is tried before its story fails, unless a setting or the story says otherwise."""
+SPIRAL_LIMIT = 2
+"""The spiral of a run after which nothing new starts, unless a setting says otherwise."""
 
 MULTI_STORY = "multi-story"
 """The mode of a run, and of its stories unless they say otherwise: see `core/schedule/exclusivity.py`."""
@@ -265,7 +267,7 @@ class StepHistory(Struct, frozen=True, kw_only=True):
     """What the attempts at the current step left for the next one; a new step begins with a new one.
 
     `sessions` counts towards the step's session limit, except those that ended with a full context: they are
-    `breaks`. `conversation` is what the next session may resume.
+    `breaks`. `conversation` is what the next session may resume, `note` what the user says to it.
     """
 
     sessions: int = 0
@@ -274,6 +276,7 @@ class StepHistory(Struct, frozen=True, kw_only=True):
     failures: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
     conversation: Conversation | None = None
+    note: str = ""
 
 
 class Outage(Struct, frozen=True, kw_only=True):
@@ -327,6 +330,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     status: Status
     depends_on: tuple[StoryId, ...] = ()
     allow_no_change: bool = False
+    estimate: float | None = None
     reason: str = ""
     next: str = ""
     workspace: WorkspaceInfo = field(default_factory=WorkspaceInfo)
@@ -437,7 +441,10 @@ class BaseCheck(Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(Struct, frozen=True, kw_only=True):
-    """A whole run. `stories` is in start order; `pauses`: until when agents wait; `followed`: newer base."""
+    """A whole run. `stories` is in start order; `pauses`: until when agents wait; `followed`: newer base.
+
+    `paused`: the user wants no more stories to start for now.
+    """
 
     run_id: RunId
     started_at: float
@@ -458,6 +465,7 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     stories: Mapping[StoryId, StorySnapshot] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     pauses: Mapping[str, float] = field(default_factory=dict)
+    paused: bool = False
     base_checks: tuple[BaseCheck, ...] = ()
     forecast: Forecast | None = None
     landings: tuple[LandingProgress, ...] = ()

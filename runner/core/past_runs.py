@@ -5,7 +5,6 @@ type counts as missing; a record is a run if it has an id and a start, no matter
 programs know no stories: one loop of sessions is one run, and several loops have a record in common.
 """
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -158,6 +157,8 @@ def summary_of_story(parts: Sequence[PastStory]) -> Summary:
 
 
 def _summary(stories: Sequence[PastStory], spenders: Sequence[PastRun] | Sequence[PastStory]) -> Summary:
+    from statistics import median  # `plan` loads this module for its durations alone
+
     started = [story for story in stories if story.started_at is not None]
     times = [story.seconds for story in started if story.seconds is not None]
     tokens = [one.tokens for one in spenders if one.tokens is not None]
@@ -167,7 +168,7 @@ def _summary(stories: Sequence[PastStory], spenders: Sequence[PastRun] | Sequenc
         started=len(started),
         done=sum(1 for story in started if story.verdict == Status.DONE),
         success_rate=_success(stories),
-        median_seconds=round(statistics.median(times), 3) if times else None,
+        median_seconds=round(median(times), 3) if times else None,
         tokens=sum(tokens) if tokens else None,
         cost_usd=round(sum(costs), 6) if costs else None,
         kills=sum((one.kills for one in spenders), Counter()),

@@ -7,15 +7,16 @@ To add a setting, add a field with its `Setting` here (or in `work_settings.py`,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
+
+from msgspec import field
 
 from isolation.model import EnforcementLevel
 from isolation.network.presets import PRESETS
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-from runner.core.setting_groups.workspace_settings import WorkspaceSettings
+from runner.core.setting_groups.notify_settings import NotifySettings
 from runner.core.tier_settings import TierSettings
 from runner.core.work_settings import ContextSettings, HookSettings
 
@@ -38,8 +39,7 @@ SHARED_WRITABLE = tuple(
 _LEVELS = ("auto", *(level.value for level in EnforcementLevel))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(WorkspaceSettings):
+class Settings(NotifySettings, frozen=True, kw_only=True):
     """One run's settings, after all sources were read."""
 
     bg_isolation: Annotated[
@@ -392,15 +392,6 @@ class Settings(WorkspaceSettings):
             choices=("ask", "recommended"),
         ),
     ] = "ask"
-    notify: Annotated[
-        str,
-        Setting(
-            asks=True,
-            help="a shell command that runs for each question, with the question on standard input",
-            details="See [notifications](../how-to/answer-decisions.md#get-notified).",
-            example="mail -s question you@example.org",
-        ),
-    ] = ""
     tracker: Annotated[
         str,
         Setting(
@@ -418,6 +409,16 @@ class Settings(WorkspaceSettings):
             help="a shell command that exits with 0 when `jira` or `ado` can be used",
             details="Run in the worktree before a step that needs the tracker. Without it you are asked.",
             example="jira me",
+        ),
+    ] = ""
+    otel_endpoint: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="the OpenTelemetry collector that gets the metrics and traces of runs",
+            details="Beside each run, a process sends them there, by OTLP over HTTP. See "
+            "[metrics and traces](../how-to/metrics-and-traces.md).",
+            example="http://localhost:4318",
         ),
     ] = ""
     context: Annotated[

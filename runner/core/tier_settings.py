@@ -1,7 +1,8 @@
 """The table `tiers` of the settings: how many stories may run, by what the machine has left."""
 
-from dataclasses import dataclass
 from typing import Annotated
+
+from msgspec import Struct
 
 from runner.core.declaration import Bounds, Setting
 
@@ -9,8 +10,7 @@ _NOT_NEGATIVE = Bounds(low=0, clamped=False)
 _PERCENT = Bounds(low=0, high=100, clamped=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierThresholds:
+class TierThresholds(Struct, frozen=True, kw_only=True):
     """Where a tier ends: a signal beyond one of these numbers puts the machine into the next tier."""
 
     memory_gb: Annotated[
@@ -48,8 +48,7 @@ MOST_STORIES = 50
 """How many stories may ever run in parallel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierRow(TierThresholds):
+class TierRow(TierThresholds, frozen=True, kw_only=True):
     """A tier that limits the run: its thresholds, and how many stories and agents of a session it allows."""
 
     # A tier without any story would never end: even critical, the worst one, lets one run alone.
@@ -124,8 +123,7 @@ _DEGRADED = TierRow(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierSettings:
+class TierSettings(Struct, frozen=True, kw_only=True):
     """The table of tiers: `green` lasts up to its row, then `warn`, then `degraded`, then critical."""
 
     green: Annotated[TierThresholds, Setting(help="the machine is fine")] = _GREEN

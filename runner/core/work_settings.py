@@ -1,10 +1,11 @@
 """The settings about the work itself: the stories, who does them, what proves them, and what limits them."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Struct
+
 from runner.core.declaration import Bounds, Setting
-from runner.core.model import DEFAULT_ATTEMPTS
+from runner.core.model import DEFAULT_ATTEMPTS, SPIRAL_LIMIT
 from runner.core.tier_settings import MOST_STORIES
 
 DEFAULT_THRESHOLD = 0.85
@@ -33,8 +34,7 @@ _COUNT = Bounds(low=0, clamped=False)
 _COMMAND = "a shell command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSettings:
+class ContextSettings(Struct, frozen=True, kw_only=True):
     """From which counts on the context of a session is filling up, and full; 0 leaves a sign out."""
 
     caution_tools: Annotated[
@@ -77,8 +77,7 @@ class ContextSettings:
     ] = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookSettings:
+class HookSettings(Struct, frozen=True, kw_only=True):
     """Shell commands around a workspace; the first two abort the story on failure."""
 
     after_create: Annotated[
@@ -113,8 +112,7 @@ class HookSettings:
     ] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkSettings:
+class WorkSettings(Struct, frozen=True, kw_only=True):
     """The first part of `Settings`, in the order in which the user sees them."""
 
     stories: Annotated[
@@ -369,6 +367,18 @@ class WorkSettings:
             bounds=Bounds(low=60, high=3600, unit="s"),
         ),
     ] = 600.0
+    spiral_limit: Annotated[
+        int,
+        Setting(
+            help="the spiral of a run, in any story, after which nothing new starts",
+            details="An agent that repeats itself is in a "
+            "[spiral](../explanation/kill-switches-and-retries.md#after-a-session). With a "
+            "higher limit a story that spirals twice ends alone, and the others continue until there are as "
+            "many spirals.",
+            flag="--spiral-limit N",
+            bounds=Bounds(low=2, high=1000),
+        ),
+    ] = SPIRAL_LIMIT
     stuck_minutes: Annotated[
         float,
         Setting(

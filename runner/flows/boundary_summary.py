@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.files.plain import read_plain
+from isolation.patterns import pattern
 from runner.core.choose import activity
 from runner.core.flow import artifact_parts
 from runner.core.text.words import count
@@ -28,12 +29,12 @@ _ENOUGH = 1 << 20
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![0-9])"
 _MARKS = r"[ \t*_`>|#-]*"
 _LINE, _IS = rf"(?im)^{_MARKS}", rf"[^:=|\n]{{0,200}}[:=|]{_MARKS}~?"
-_POINTS = re.compile(rf"{_LINE}(?:estimated )?(?:complexity|story points?|points)\b{_IS}{_NUMBER}")
-_HEADED_POINTS = re.compile(rf"(?im)^#+[ \t]*complexity[^\n]*\n\s*+{_MARKS}~?{_NUMBER}")
-_TOTAL_POINTS = re.compile(rf"{_LINE}total[^:=|\n]{{0,200}}(?:complexity|points){_IS}{_NUMBER}")
-_COLUMN = re.compile(r"(?i)\b(?:complexity|points)\b")
-_TOTAL_BATCHES = re.compile(rf"{_LINE}(?:estimated |total |number of )*batches\b{_IS}([0-9]{{1,9}})(?![0-9])")
-_BATCH = re.compile(r"\b[Bb](?:atch|ATCH)[ \t]+#?([0-9]+|[A-Z])\b")
+_POINTS = pattern(rf"{_LINE}(?:estimated )?(?:complexity|story points?|points)\b{_IS}{_NUMBER}")
+_HEADED_POINTS = pattern(rf"(?im)^#+[ \t]*complexity[^\n]*\n\s*+{_MARKS}~?{_NUMBER}")
+_TOTAL_POINTS = pattern(rf"{_LINE}total[^:=|\n]{{0,200}}(?:complexity|points){_IS}{_NUMBER}")
+_COLUMN = pattern(r"(?i)\b(?:complexity|points)\b")
+_TOTAL_BATCHES = pattern(rf"{_LINE}(?:estimated |total |number of )*batches\b{_IS}([0-9]{{1,9}})(?![0-9])")
+_BATCH = pattern(r"\b[Bb](?:atch|ATCH)[ \t]+#?([0-9]+|[A-Z])\b")
 
 
 class Produced(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from isolation.files.disk import replace_file
 from isolation.git.repository import Repository, failure
 from isolation.paths import find_repository
+from isolation.patterns import pattern
 from runner.core import choose
 from runner.core.flow import PROJECT_DOCS, QUICK, STORY_DOCS, USER_FOLDER, state_paths
 from runner.core.model import Decision, Memory, RunSnapshot, Status, Story, StorySnapshot
@@ -39,7 +40,7 @@ NO_FILE: Final = Path("journal")
 """What is shown instead of a path for a story without a state file."""
 
 _PAUSE = 0.005
-_RETRY = re.compile(
+_RETRY = pattern(
     r"(?P<step>\S+) (?P<name>.+?)(?:, sub-step (?P<sub_step>.+?))?, attempt (?P<attempt>\d+): (?P<reason>.*)",
     re.DOTALL,
 )

@@ -5,12 +5,12 @@ to folders are not followed, and nothing is written.
 """
 
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from isolation.claims import globs as claims
 from isolation.files.plain import read_plain
+from isolation.patterns import pattern
 from runner.core.flow import (
     PROJECT_DOCS,
     DetectedPosition,
@@ -26,7 +26,7 @@ from runner.flows.catalog import load_flow
 DETECTION_ORDER = ("meta-repo", "existing-code", "greenfield")
 """The first that matches wins; the last matches everything."""
 
-_WILD = re.compile(r"[*?\[]")
+_WILD = pattern(r"[*?\[]")
 _ENOUGH = 1 << 20
 _NOT_THE_WORK = frozenset(
     {"node_modules", "vendor", "venv", "env", "__pycache__", "target", "dist", "build", "third_party"}

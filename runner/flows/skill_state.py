@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from isolation.files.plain import read_plain
+from isolation.patterns import pattern
 from runner.core.text.names import one_line, shown
 
 _MOST = 1 << 20
@@ -20,7 +21,7 @@ _DEEPEST = 5
 _HERE = ("current", "progress", "sub_step", "current_step", "current_phase", "step", "phase")
 _NUMBERS = ("phase", "step", "number", "current_phase", "current_step", "sub_step")
 _NAMES = ("name", "phase_name", "step_name", "current_step_name", "current_phase_name")
-_SUB_STEP = re.compile(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.-]*(?P<name>.*)")  # noqa: RUF001  people write both dashes
+_SUB_STEP = pattern(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.-]*(?P<name>.*)")  # noqa: RUF001  people write both dashes
 
 
 class SkillState(Struct, frozen=True, kw_only=True):

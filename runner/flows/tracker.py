@@ -5,7 +5,6 @@ have become work items get the line `Tracker: pending`.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from msgspec import Struct, field
 
 from isolation.files.disk import replace_file
 from isolation.files.plain import read_plain
+from isolation.patterns import pattern
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.errors import SettingsError, SystemFaultError
@@ -26,8 +26,8 @@ PENDING = "Tracker: pending"
 SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
 _SERVER_KEYS = ("mcpServers", "servers")
 _MOST = 1 << 20
-_HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
-_MARKED = re.compile(r"(?mi)^[ \t>*-]*tracker\**[ \t]*:")
+_HEAD = pattern(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
+_MARKED = pattern(r"(?mi)^[ \t>*-]*tracker\**[ \t]*:")
 
 
 _TITLES: Mapping[Tracker, str] = {Tracker.JIRA: "Jira", Tracker.ADO: "Azure DevOps"}

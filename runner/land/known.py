@@ -9,6 +9,7 @@ from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
+from runner.core.events.run_stories import entries_of
 from runner.core.events.story_json import from_json
 from runner.core.left_out.evidence import CONFLICT, RED_TOGETHER
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
@@ -117,8 +118,7 @@ def _joined(newer: Known | None, state: StorySnapshot, story: Story, run: RunSna
 
 
 def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
-    started = (event.body for event in events if isinstance(event.body, ev.RunStarted))
-    return (from_json(entry) for body in started for entry in body.stories)
+    return map(from_json, entries_of(events).values())
 
 
 def _landed_as_others(events: Sequence[ev.Event], run: RunSnapshot) -> Iterator[str]:

@@ -5,13 +5,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.errors import IsolationError

@@ -11,10 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
+
 _UNLIMITED = 1 << 60
 """Version 1 has no word for it, only a number beyond any machine."""
-_STALL = re.compile(rb"^some avg10=(\d{1,3}(?:\.\d{1,9})?)\s", re.MULTILINE)
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_STALL = pattern(rb"^some avg10=(\d{1,3}(?:\.\d{1,9})?)\s", re.MULTILINE)
+_ESCAPE = pattern(r"\\([0-7]{3})")
 _MOST_DIGITS = 20
 _MOST_PERCENT = 100
 

@@ -9,7 +9,6 @@ import errno
 import hashlib
 import os
 import random
-import re
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +18,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.files.disk import LockFile
+from isolation.patterns import pattern
 from runner.core.errors import SystemFaultError
 
 FIRST, LAST = 20_000, 32_767
 _LONGEST_NAME = 40  # with its prefix and digest it fits into the 63 characters that PostgreSQL allows
 _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-_OTHER = re.compile(r"[^a-z0-9]+")
+_OTHER = pattern(r"[^a-z0-9]+")
 
 
 class Lease(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ anything starts, and nothing that a run needs is decided later.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from isolation.paths import folds_case, worktree_root
 from runner.agents.catalog import require_clear_models, require_prices, workers_of
 from runner.agents.workers import Workers
 from runner.core.base.check import Mode
-from runner.core.errors import BacklogError, UsageError
+from runner.core.errors import BacklogError, SettingsError, UsageError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
 from runner.core.forecast.clashes import Clash
@@ -131,6 +132,7 @@ def make_plan(request: RunRequest) -> Plan:
     backlog = load_backlog(request)
     workers = {story.id: workers_of(story, backlog.settings) for story in backlog.own}
     require_clear_models(workers.values(), backlog.settings)
+    _require_apprise(backlog.settings)
     if backlog.settings.prompt_template:
         load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = structs.asdict(backlog)
@@ -149,6 +151,15 @@ def make_plan(request: RunRequest) -> Plan:
     return Plan(**{**parts, "notes": notes}, workers=workers)
 
 
+def _require_apprise(settings: Settings) -> None:
+    """Raise where notifications are to go to URLs, and nothing here can send them."""
+    if settings.notify_urls and find_spec("apprise") is None:
+        raise SettingsError(
+            "notify-urls needs the package apprise, which is not installed",
+            hint="install it with `pip install 'autopilot-multi[notify]'`, or remove notify-urls.",
+        )
+
+
 def load_backlog(request: RunRequest) -> Backlog:
     """Read the stories and put them in order, without looking for agents."""
     repository = Repository.open(request.directory)
@@ -164,7 +175,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     only = _selected(request, shards.shards, repository)
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
-    stories = ordered(_with_flow(story, top, settings) for story in selected)
+    stories = ordered(with_flow(story, top, settings) for story in selected)
     claimed = assign_claims(
         stories,
         ownership,
@@ -279,7 +290,7 @@ def worktree_root_of(repository: Repository, settings: Settings) -> Path:
     return worktree_root(repository.common_dir, repository.top / Path(settings.worktree_root).expanduser())
 
 
-def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
+def with_flow(story: Story, top: Path, settings: Settings) -> Story:
     """Return the story with the flow that it follows, which must exist."""
     if story.flow == QUICK.name:
         return story

@@ -7,12 +7,12 @@ see. What the session wrote stays in the tree, and the coordinator commits it.
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from isolation.claims import globs as claims
 from isolation.claims.globs import Claim
@@ -82,8 +82,7 @@ class OpenSharedTree(Struct, frozen=True, kw_only=True):
         return (*((top,) if anywhere else (top / path for path in own)), self.overlays / story_id / "upper")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnforcementPlan:
+class EnforcementPlan(Struct, frozen=True, kw_only=True):
     """How the stories of a run are kept within their paths: asked of the machine once, then passed down.
 
     `write_guard` is for worktrees, `level` for a shared tree. `means` is what confines sessions, if anything

@@ -5,12 +5,12 @@ nothing is written.
 """
 
 import os
-import re
 import stat
 import threading
 from pathlib import Path
 
 from isolation.files.disk import replace_file
+from isolation.patterns import pattern
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
 
@@ -19,10 +19,10 @@ STATE_FILES = (".claude/STATE.md", ".codex/STATE.md", ".cursor/STATE.md", ".pi/S
 
 _TRIES = 20
 _ONE_AT_A_TIME = threading.Lock()  # a repository has one run, so that one process is enough
-_HEADING = re.compile(rb"## +Deviations\b")
-_NEXT = re.compile(rb"## ")
-_ITEM = re.compile(rb"\s*- ")
-_EMPTY = re.compile(rb"\s*[_*]?\(none yet\)[_*]?\s*")
+_HEADING = pattern(rb"## +Deviations\b")
+_NEXT = pattern(rb"## ")
+_ITEM = pattern(rb"\s*- ")
+_EMPTY = pattern(rb"\s*[_*]?\(none yet\)[_*]?\s*")
 
 
 def append_deviation(top: Path, text: str, at: float) -> None:

@@ -34,6 +34,7 @@ import trio
 
 from runner.core.events.events import Body, Event, RunStarted
 from runner.core.events.fold import apply
+from runner.core.events.steering import StoriesAdded, StoryEdited
 from runner.core.model import KillSwitch, RunSnapshot
 from runner.core.text.redaction import Redactor
 
@@ -164,9 +165,9 @@ class EventLog:
 
     def _events(self, bodies: tuple[Body, ...]) -> tuple[Event, ...]:
         at = self._clock()
-        # Secrets are taken out of what came from outside; the plan, which comes first in its run, must stay
-        # as the user wrote it.
-        plan = 1 if bodies and isinstance(bodies[0], RunStarted) else 0
+        # Secrets are taken out of what came from outside; the plan, which comes first in its run, and what
+        # is added to it must stay as the user wrote it.
+        plan = 1 if bodies and isinstance(bodies[0], RunStarted | StoriesAdded | StoryEdited) else 0
         clean = (*bodies[:plan], *self.redactor.value(bodies[plan:]))
         return tuple(Event(run_id=self.snapshot.run_id, at=at, body=body) for body in clean)
 

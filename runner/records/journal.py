@@ -22,6 +22,7 @@ from runner.core.events.events import Event, OutputSeen, RunStarted, UnknownEven
 from runner.core.events.folds.landing_fold import Landings, landings_after
 from runner.core.events.landing import KINDS as LANDING_KINDS
 from runner.core.events.landing import LandingBody
+from runner.core.events.steering import StoriesAdded, StoryEdited
 from runner.core.events.story_json import require_entry
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
@@ -127,11 +128,12 @@ class Journal:
                 found = landings_after(found, event.body, event.at)
         return found
 
-    def events_of(self, *kinds: str) -> list[Event]:
-        """Return the events of some kinds, over all runs, oldest first; others are not even decoded."""
+    def events_of(self, *kinds: str, run_id: RunId | None = None) -> list[Event]:
+        """Return the events of some kinds, of one or of all runs, oldest first; others are not decoded."""
         marks = ", ".join("?" for _ in kinds)
-        query = f"SELECT run_id, at, kind, data FROM events WHERE kind IN ({marks}) ORDER BY seq"  # noqa: S608  marks
-        return [self._event(*row) for row in self._select(query, *kinds)]
+        only, values = ("", ()) if run_id is None else (" AND run_id = ?", (run_id,))
+        query = f"SELECT run_id, at, kind, data FROM events WHERE kind IN ({marks}){only} ORDER BY seq"  # noqa: S608  marks
+        return [self._event(*row) for row in self._select(query, *kinds, *values)]
 
     def runs(self) -> list[RunId]:
         """List all runs, the one that started last first."""
@@ -185,13 +187,14 @@ class Journal:
         kind: str,
         story_id: StoryId | None = None,
         data: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Ask something of the coordinator of a run."""
+    ) -> int:
+        """Ask something of the coordinator of a run; return the number of the request."""
         with self._transaction() as connection:
-            connection.execute(
+            added = connection.execute(
                 "INSERT INTO requests (run_id, at, kind, story_id, data) VALUES (?, ?, ?, ?, ?)",
                 (run_id, time.time(), kind, story_id, json.dumps(dict(data or {}))),
             )
+            return int(added.lastrowid or 0)
 
     def requests_after(self, run_id: RunId, request_id: int = 0) -> list[Request]:
         """Return what was asked of a run's coordinator after a request, oldest first."""
@@ -266,9 +269,11 @@ class Journal:
     def _event(self, run_id: RunId, at: float, kind: str, data: str) -> Event:
         try:
             body = decode(kind, json.loads(data))
-            if isinstance(body, RunStarted):
+            if isinstance(body, RunStarted | StoriesAdded):
                 for entry in body.stories:
                     require_entry(entry)
+            if isinstance(body, StoryEdited):
+                require_entry(body.story)
             return Event(run_id=run_id, at=at, body=body)
         except UnknownEventError as error:
             raise JournalError(

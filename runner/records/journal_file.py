@@ -4,9 +4,7 @@ A quiet file (no write-ahead log beside it) is read without a lock and without l
 """
 
 import contextlib
-import shutil
 import sqlite3
-import tempfile
 from pathlib import Path
 
 from runner.core.errors import JournalError, NotFoundError
@@ -184,6 +182,9 @@ def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _copied(path: Path) -> sqlite3.Connection:
+    import shutil
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="autopilot-multi-journal-") as folder:
         copy = Path(folder) / path.name
         try:

@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from isolation.paths import RepositoryPaths
+from isolation.patterns import pattern
 from runner.core.errors import SystemFaultError
 from runner.core.events.fold import EXIT_DONE, EXIT_WAITING
 from runner.core.limits.budget import Spending
@@ -31,7 +31,9 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
-from runner.core.past_runs import newest_first, past_spending
+from runner.core.outlook.left import Sample
+from runner.core.outlook.past import past_samples
+from runner.core.past_runs import newest_first, past_runs, past_spending
 from runner.core.text.instants import elapsed_seconds, iso_or_none
 from runner.records.learnings import KEY as LEARNING_KEY
 from runner.records.learnings import learnings_file, learnings_of
@@ -45,7 +47,7 @@ INTERRUPTED = "interrupted"
 
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
 _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
-_OWN = re.compile(
+_OWN = pattern(
     rb'\{"schema_version":\d+,"autopilot_run_id":"([\w.-]+)(?:/[^"]*)?","kind":"(?:'
     rb'story","parent_run_id":"\1"|'
     rb'run","parent_run_id":null,"story_id":null,"started_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")'
@@ -54,6 +56,8 @@ _OWN = re.compile(
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
+_RUNS = 20
+"""How many runs say how long a story takes."""
 
 
 def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[str, Any]:
@@ -223,6 +227,19 @@ def load_spending(checkout: Path) -> tuple[Spending, ...]:
         return ()
     records = map(_parsed, lines[-_NEWEST:])
     return tuple(past_spending(record for record in records if record))
+
+
+def load_samples(checkout: Path) -> tuple[Sample, ...]:
+    """Read what the done stories of the newest runs took; nothing if that cannot be read.
+
+    What is left of a run is an estimate, and no reason to fail, either.
+    """
+    try:
+        loops, _ = load_newest_loops(checkout, _RUNS)
+        sessions = [_parsed(line) for line in _lines(_metrics(checkout) / _SESSIONS)[-_NEWEST:]]
+    except (OSError, SystemFaultError):
+        return ()
+    return past_samples(past_runs(loops), sessions)
 
 
 def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:

@@ -4,9 +4,9 @@ A story that failed is one failure, of the case `verdict`, with its reason and t
 The cases of its sessions pass, and their output says how each of them ended.
 """
 
-import re
 from xml.etree import ElementTree as ET
 
+from isolation.patterns import pattern
 from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso
@@ -16,7 +16,7 @@ from runner.report.report_data import ReportData, decisive_session, seconds
 
 TAIL = 2000
 VERDICT = "verdict"
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ILLEGAL = pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _FINE = frozenset({Outcome.OK, Outcome.PARTIAL, Outcome.ASKS})
 _FORGIVEN = frozenset({Status.DONE, Status.NO_WORK})
 

@@ -6,6 +6,7 @@ comment on GitHub, and says what was left out; stories that need attention are l
 
 import re
 
+from isolation.patterns import pattern
 from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
 from runner.core.schedule.offers import next_command
 from runner.core.text.candidates import candidate_lines, review_line, size_of, spent_by, verdict_of
@@ -41,7 +42,7 @@ LIMIT = 65_536
 _NOTE_ROOM = 300
 _TABLE_PART = 0.6
 TAIL = 3000
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
+_SPECIAL = pattern(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
 _MOST_LANDINGS = 3
 _NOTE, _MOST_NOTES, _MOST_PROBLEMS = 600, 10, 20

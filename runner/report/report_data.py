@@ -1,11 +1,13 @@
 """What a report shows, whether the run was in this repository or in the shards of CI jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct, field
 
 from isolation.git.diffstat import ChangedPath, Diff
-from runner.core.events.events import Event, RunStarted
+from runner.core.events.events import Event
+from runner.core.events.run_stories import entries_of
 from runner.core.limits.prices import AS_OF
 from runner.core.model import (
     Outcome,
@@ -30,7 +32,7 @@ def _no_diff(_story: StorySnapshot) -> Diff:
     return Diff()
 
 
-class ReportData(Struct, frozen=True, kw_only=True):
+class ReportData(Struct, frozen=True, kw_only=True, dict=True):
     """A run with everything a report needs.
 
     `log` returns the last bytes that a session printed, `diff` what a story changed, as far as it is small
@@ -47,7 +49,7 @@ class ReportData(Struct, frozen=True, kw_only=True):
     now: float | None = None
     landing: str = ""
 
-    @property
+    @cached_property
     def until(self) -> float:
         """When the run ended; `now` while it is in progress; the newest event if it was interrupted."""
         newest = max([self.run.started_at, *(event.at for event in self.events)])
@@ -75,9 +77,8 @@ class ReportData(Struct, frozen=True, kw_only=True):
     @property
     def sources(self) -> dict[StoryId, str]:
         """The file that defines each story, relative to the repository; empty for a prompt."""
-        plans = (event.body for event in self.events if isinstance(event.body, RunStarted))
-        paths = {entry["id"]: str(entry.get("source") or "") for plan in plans for entry in plan.stories}
-        return {StoryId(name): _file(source) for name, source in paths.items()}
+        entries = entries_of(self.events)
+        return {name: _file(str(entry.get("source") or "")) for name, entry in entries.items()}
 
     def tail(self, session: SessionRecord, most: int) -> str:
         """Return the end of a session's output without control characters, at most `most` characters."""

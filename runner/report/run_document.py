@@ -14,11 +14,14 @@ from runner.core.model import (
     Decision,
     RunSnapshot,
     SessionKind,
+    SessionRecord,
     Status,
     StorySnapshot,
     Usage,
     Wait,
 )
+from runner.core.outlook.left import Outlook, Range
+from runner.core.outlook.waiting import Waiting, waiting
 from runner.core.progress.candidates import Candidate
 from runner.core.schedule.offers import next_command
 from runner.core.text.instants import iso, iso_or_none
@@ -39,6 +42,50 @@ _COUNTED = (
 )
 
 
+def with_outlook(document: dict[str, Any], run: RunSnapshot, found: Outlook, now: float) -> dict[str, Any]:
+    """Add to the document of an active run what each story waits for, and what is expected of it and the run.
+
+    They are only in the document of `status`: at the end of a run nothing is expected any more.
+    """
+    stories = [
+        {
+            **story,
+            "waits_for": _waits_for(waiting(run.stories[story["id"]], run, now)),
+            "expected_end": _expected_end(found.stories.get(story["id"]), now),
+            "expected_cost_usd": found.cost.get(story["id"]),
+        }
+        for story in document["stories"]
+    ]
+    return {
+        **document,
+        "stories": stories,
+        "expected_end": _expected_end(found.left, now),
+        "expected_cost_usd": found.cost_usd,
+        "expected_tokens": None if found.tokens is None else round(found.tokens),
+    }
+
+
+def _waits_for(found: Waiting | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "cause": found.cause.value,
+        "words": found.words,
+        "until": iso_or_none(found.until),
+        "detail": found.detail,
+    }
+
+
+def _expected_end(left: Range | None, now: float) -> dict[str, str] | None:
+    if left is None:
+        return None
+    return {
+        "earliest": iso(now + left.low),
+        "likely": iso(now + left.likely),
+        "latest": iso(now + left.high),
+    }
+
+
 def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> dict[str, Any]:
     """Return the run as JSON values. `alive`: a coordinator is still working on it.
 
@@ -56,11 +103,12 @@ def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> 
         "enforcement": shown.enforcement,
         "tier": shown.tier.value,
         "window": shown.window,
+        "paused": shown.paused,
         "kill_switch": structs.asdict(shown.kill_switch) if shown.kill_switch else None,
         "base_checks": [_base_check(check) for check in shown.base_checks],
         "counts": {status.value: counts[status] for status in _COUNTED},
         "usage": _usage(shown.usage),
-        "stories": [_story(story) for story in shown.stories.values()],
+        "stories": [story_document(story) for story in shown.stories.values()],
         "decisions": [
             {"story_id": story.id, **_decision(story.decision)}
             for story in shown.open_decisions
@@ -134,7 +182,8 @@ def _interrupted(run: RunSnapshot) -> RunSnapshot:
     return replace(run, stories=stories)
 
 
-def _story(story: StorySnapshot) -> dict[str, Any]:
+def story_document(story: StorySnapshot) -> dict[str, Any]:
+    """Return one story of a run as JSON values."""
     return {
         "id": story.id,
         "title": story.title,
@@ -165,6 +214,25 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "review": structs.asdict(story.review) if story.review else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def session_document(session: SessionRecord) -> dict[str, Any]:
+    """Return one session as JSON values."""
+    return {
+        "id": session.id,
+        "kind": session.kind.value,
+        "step": {"number": session.step.number, "name": session.step.name},
+        "attempt": session.attempt,
+        "agent": session.agent or None,
+        "model": session.model or None,
+        "started_at": iso(session.started_at),
+        "ended_at": iso_or_none(session.ended_at),
+        "outcome": session.outcome.value if session.outcome else None,
+        "detail": session.detail,
+        "conversation": session.conversation or None,
+        "usage": _usage(session.usage),
+        "log": session.log,
     }
 
 

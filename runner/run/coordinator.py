@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -31,7 +31,7 @@ from isolation.worktree.fresh import start_over
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.fold import apply, exit_code, fold
-from runner.core.events.story_json import from_json
+from runner.core.events.run_stories import stories_of
 from runner.core.limits.budget import OtherJobs
 from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.schedule.resources import ResourceSample
@@ -52,13 +52,16 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
+from runner.run.control.changes import retried
+from runner.run.control.requests import Retry
 from runner.run.first_events import IS_JOB, OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
-from runner.run.interaction import Dialog, Interaction, LiveRun, View
+from runner.run.interaction import Dialog, Interaction, LiveRun, Ring, View, no_bell
+from runner.run.notices.notifier import notifying
 from runner.run.orchestrator import Orchestrator
 from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
-from runner.run.side_tasks import aggregating, notifying, pooling, refreshing
+from runner.run.side_tasks import aggregating, pooling, refreshing, start_export
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
@@ -81,9 +84,9 @@ class _Beginning(Struct, frozen=True, kw_only=True):
     first: Sequence[ev.Body]
 
 
-def run_plan(plan: Plan, view: View, *, dialog: Dialog | None, quiet: bool) -> Ended:
+def run_plan(plan: Plan, view: View, *, dialog: Dialog | None, ring: Ring) -> Ended:
     """Carry out a plan; returns when the run has ended."""
-    return trio.run(partial(start_run, plan, view, dialog=dialog, quiet=quiet))
+    return trio.run(partial(start_run, plan, view, dialog=dialog, ring=ring))
 
 
 async def start_run(
@@ -92,7 +95,7 @@ async def start_run(
     *,
     sample: Sampler | None = None,
     dialog: Dialog | None = None,
-    quiet: bool = False,
+    ring: Ring = no_bell,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` measures the machine around a path."""
     run_id, settings, repository, root = new_run_id(), plan.settings, plan.repository, plan.worktree_root
@@ -118,7 +121,7 @@ async def start_run(
         return await _coordinate(
             assignment,
             _Beginning(journal=journal, snapshot=blank, first=(*first, *notes, *fresh)),
-            Interaction(view=view, dialog=dialog, quiet=quiet),
+            Interaction(view=view, dialog=dialog, ring=ring),
             _starting_with(sampled, sample),
         )
 
@@ -150,54 +153,54 @@ def run_rest(
     *,
     retry_failed: bool,
     dialog: Dialog | None,
-    quiet: bool,
+    ring: Ring,
+    again: Retry | None = None,
 ) -> Ended:
     """Continue a run that was interrupted; returns when it has ended."""
+    interaction = Interaction(view=view, dialog=dialog, ring=ring)
     return trio.run(
-        partial(resume_run, repository, run_id, view, retry_failed=retry_failed, dialog=dialog, quiet=quiet)
+        partial(resume_run, repository, run_id, interaction, retry_failed=retry_failed, again=again)
     )
 
 
 async def resume_run(
     repository: Repository,
     run_id: RunId,
-    view: View,
+    interaction: Interaction,
     *,
     retry_failed: bool,
-    dialog: Dialog | None = None,
-    quiet: bool = False,
+    again: Retry | None = None,
 ) -> Ended:
-    """Continue a run where it was interrupted: what is finished stays finished."""
+    """Continue a run where it was interrupted: what is finished stays finished.
+
+    With `again`, one story that has ended is tried again, and others stay as they ended.
+    """
     async with acquired(repository, run_id) as journal:
         events = await to_thread.run_sync(journal.events, run_id)
         continued = await to_thread.run_sync(overtaken, journal, run_id)
         snapshot = without_overtaken(fold(run_id, events), continued)
-        started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
-        stories = tuple(from_json(entry) for entry in started.stories)
-        again = partial(planned_retries, repository, snapshot, stories, without=continued)
-        retries = await to_thread.run_sync(again)
-        requeued = tuple(
-            story_id
-            for story_id in (
-                *_requeued(snapshot, retry_failed=retry_failed),
-                *(retry.story_id for retry in retries),
-            )
-            if story_id not in continued
-        )
+        stories = stories_of(events)
+        settings = settings_from_json(snapshot.options, top=repository.top)
+        root = worktree_root_of(repository, settings)
+        if again is None:
+            find = partial(planned_retries, repository, snapshot, stories, without=continued)
+            retries: tuple[ev.Body, ...] = await to_thread.run_sync(find)
+        else:
+            retries = (await to_thread.run_sync(retried, repository, snapshot, again, root),)
+        requeued = _continuing(snapshot, retries, again, continued, retry_failed=retry_failed)
         for story_id, newer in continued.items():
             if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
-                view.say(f"story {story_id} was continued by run {newer}, so this run leaves it alone")
-        asks = dialog is not None and any(story.status is Status.PARKED for story in snapshot.open_decisions)
-        if not requeued and snapshot.ended and not asks:
+                interaction.view.say(
+                    f"story {story_id} was continued by run {newer}, so this run leaves it alone"
+                )
+        if not requeued and not retries and snapshot.ended and not interaction.asks(snapshot):
             # It may have been killed between its last event and its records.
             await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
-        settings = settings_from_json(snapshot.options, top=repository.top)
         if is_imported(snapshot.options):
             known = await to_thread.run_sync(known_stories, repository, settings)
             stories = with_local_commands(stories, known, run_id)
         stories = as_recorded(stories, _with(snapshot, retries))
-        root = worktree_root_of(repository, settings)
         assignment = Assignment(
             repository=repository,
             settings=settings,
@@ -213,9 +216,24 @@ async def resume_run(
             _Beginning(
                 journal=journal, snapshot=snapshot, first=(*retries, ev.RunResumed(requeued=requeued))
             ),
-            Interaction(view=view, dialog=dialog, quiet=quiet),
+            interaction,
             Probe(PROGRAMS),
         )
+
+
+def _continuing(
+    snapshot: RunSnapshot,
+    retries: Sequence[ev.Body],
+    again: Retry | None,
+    continued: Mapping[StoryId, RunId],
+    *,
+    retry_failed: bool,
+) -> tuple[StoryId, ...]:
+    """Return the stories that continue; with `again` only those that a killed run had running."""
+    if again is not None:
+        return tuple(story.id for story in snapshot.stories.values() if story.status is Status.RUNNING)
+    names = (*_requeued(snapshot, retry_failed=retry_failed), *filter(None, map(ev.story_of, retries)))
+    return tuple(name for name in names if name not in continued)
 
 
 def _with(snapshot: RunSnapshot, bodies: Sequence[ev.Body]) -> RunSnapshot:
@@ -297,6 +315,7 @@ async def _coordinate(
         await to_thread.run_sync(exclude_byproducts, assignment)
         notes = await to_thread.run_sync(opening_notes, beginning.journal, assignment)
         await log.record(*beginning.first, *notes)
+        await start_export(log, settings, repository.top)
         async with (
             records_on_error(log, repository),
             refreshing(view, partial(ctrl_c, control)),
@@ -369,7 +388,7 @@ async def _orchestrate(
         visible(context),
         aggregating(context),
         forecasting(context),
-        notifying(context, quiet=interaction.quiet),
+        notifying(context, interaction.ring),
         pooling(context),
         trio.open_nursery() as desk,
     ):
@@ -380,6 +399,7 @@ async def _orchestrate(
                 postponed=orchestrator.reconsider,
                 pause=interaction.view.pause,
                 resume=interaction.view.resume,
+                bell=context.settings.bell,
             )
             desk.start_soon(interaction.dialog.serve, live)
         await context.keeper.ready()

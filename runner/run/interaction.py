@@ -10,7 +10,8 @@ import trio
 from msgspec import Struct
 
 from runner.core.events import events as ev
-from runner.core.model import RunSnapshot
+from runner.core.model import RunSnapshot, Status
+from runner.core.notices.notice import Notice
 from runner.records.event_log import EventLog
 
 
@@ -38,6 +39,7 @@ class LiveRun:
 
     `answer` records an answer, so that its story continues; `postponed` reports that the dialog waits for
     fewer answers than before although nothing was recorded. `pause` and `resume` are the view's.
+    `bell` is whether a question rings the bell of the terminal.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class LiveRun:
         postponed: Callable[[], None],
         pause: Callable[[], None],
         resume: Callable[[], None],
+        bell: bool = True,
     ) -> None:
+        self.bell = bell
         self.answer = answer
         self.postponed = postponed
         self.pause = pause
@@ -71,6 +75,13 @@ class LiveRun:
             self._change = trio.Event()
 
 
+Ring = Callable[[Notice], None]
+
+
+def no_bell(_notice: Notice) -> None:
+    """Ring no bell: there is no terminal, or the settings say so."""
+
+
 class Dialog(Protocol):
     """Asks the user questions while the run is active."""
 
@@ -82,8 +93,13 @@ class Dialog(Protocol):
 
 
 class Interaction(Struct, frozen=True, kw_only=True):
-    """The user's side of one run; without a dialog nothing is asked, and `quiet` silences `notify` too."""
+    """The user's side of one run; without a dialog nothing is asked. `ring` rings the bell for a notice."""
 
     view: View
     dialog: Dialog | None = None
-    quiet: bool = False
+    ring: Ring = no_bell
+
+    def asks(self, run: RunSnapshot) -> bool:
+        """Whether the user is here and has questions of an ended run to answer."""
+        parked = (story.status is Status.PARKED for story in run.open_decisions)
+        return self.dialog is not None and any(parked)

@@ -31,25 +31,29 @@ from runner.core.model import (
     StorySnapshot,
     Tier,
 )
-from runner.core.schedule.relevant import Relevant
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
+from runner.records.journal import Request
 from runner.run.base_check import BaseCheck
+from runner.run.control.backlog import RunningBacklog
+from runner.run.control.changes import BacklogChanges
+from runner.run.control.service import RequestService
 from runner.run.window import WindowKeeper
 from runner.story import results
 from runner.story.context.context import RunContext, story_context
-from runner.story.context.stop import STOP_COMMAND, STOP_COMMAND_NOW, Level
+from runner.story.context.stop import Level
 from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline
 from runner.story.slot import Slot
 from runner.story.workspace import intent
 
-REQUEST_SECONDS = 0.3
 PAUSE_SECONDS = 1.0
 MOST_AHEAD = 3
 """How many worktrees may be prepared for stories that wait for a slot."""
+
+PAUSED = "the run is paused (`autopilot-multi unpause`)"
 
 _CHANGES_ADMISSION = (
     ev.StoryFinished,
@@ -60,21 +64,6 @@ _CHANGES_ADMISSION = (
 )
 
 
-class StopRequest(Struct, frozen=True, kw_only=True):
-    """What another terminal asked: one story or all, at the session's end or now."""
-
-    id: int
-    story_id: StoryId | None
-    now: bool
-
-
-class AnswerRequest(Struct, frozen=True, kw_only=True):
-    """What another terminal decided."""
-
-    id: int
-    event: ev.DecisionAnswered
-
-
 class World(Struct, frozen=True, kw_only=True):
     """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
 
@@ -83,7 +72,7 @@ class World(Struct, frozen=True, kw_only=True):
     """
 
     sample: Callable[[], ResourceSample]
-    requests: Callable[[int], Sequence[StopRequest | AnswerRequest]]
+    requests: Callable[[int], Sequence[Request]]
     attended: Callable[[], bool] | None = None
 
 
@@ -99,10 +88,7 @@ class Orchestrator:
         world: World,
         base: BaseCheck | None = None,
     ) -> None:
-        self._order = order
-        self._by_id = {story.id: story for story in order}
-        self._relevant = Relevant(order)
-        self._workers = workers
+        self._backlog = RunningBacklog(order, workers)
         self._context = context
         self._world = world
         self._base = base
@@ -112,15 +98,29 @@ class Orchestrator:
         self._based: set[StoryId] = set()
         self._leaving, self._left = trio.open_memory_channel[StoryId](math.inf)
         self._policy = ContinuePolicy(context.settings.continue_)
+        self._changes = BacklogChanges(
+            context,
+            self._backlog,
+            is_held=lambda story_id: bool(self._active[story_id]),
+            admits=lambda: self._admitting,
+            wake=self._wake,
+        )
 
     async def orchestrate(self) -> None:
         """Run until every story has its result."""
         self._context.log.subscribe(self._notice, *_CHANGES_ADMISSION)
         keeper = WindowKeeper(context=self._context, sample=self._world.sample)
         window = await keeper.begin()
+        service = RequestService(
+            context=self._context,
+            load=self._world.requests,
+            answer=self.answer,
+            wake=self._wake,
+            changes=self._changes,
+        )
         async with trio.open_nursery() as watchers:
             watchers.start_soon(keeper.keep, window)
-            watchers.start_soon(self._watch_requests)
+            watchers.start_soon(service.serve)
             watchers.start_soon(self._watch_deadline)
             watchers.start_soon(self._watch_silence)
             watchers.start_soon(self._watch_stops)
@@ -154,7 +154,7 @@ class Orchestrator:
                 held=self._held(),
                 reasons=False,
             )
-            if await self._follow_base(decision):
+            if await self._follow_base(decision) or await self._read_again(decision):
                 continue
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [results.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip]
@@ -163,6 +163,7 @@ class Orchestrator:
             await self._start(nursery, decision, bodies)
             if not bodies:
                 await changed.wait()
+        self._changes.closed = True  # at once after the last look, so that no request falls between
         for story_id in tuple(self._ahead):
             self._withdraw(story_id)
 
@@ -170,15 +171,20 @@ class Orchestrator:
         """Return the stories that the next decision depends on."""
         run = self._context.log.snapshot
         if self._policy is ContinuePolicy.NEVER or run.pauses:
-            return self._order  # any that has failed, or waits for its agent, counts
+            return self._backlog.order  # any that has failed, or waits for its agent, counts
         active = {*self._active, *self._ahead}
-        return self._relevant.stories(run.stories, active=active, most=run.window + MOST_AHEAD)
+        return self._backlog.relevant.stories(run.stories, active=active, most=run.window + MOST_AHEAD)
 
     async def _follow_base(self, decision: ScheduleDecision) -> bool:
         """Look once for each story that is about to start where its base is; True if that took time."""
         new = {name for name in decision.start if name not in self._based}
         self._based |= new
         return bool(new) and self._base is not None and await self._base.follow()
+
+    async def _read_again(self, decision: ScheduleDecision) -> bool:
+        """Read the files of the stories that are about to start once more; True if that took time."""
+        waiting = self._base.waiting if self._base is not None else set()
+        return await self._changes.read_again([name for name in decision.start if name not in waiting])
 
     async def _stop_unstarted(self) -> None:
         """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
@@ -206,23 +212,23 @@ class Orchestrator:
         ready = [story_id for story_id in decision.start if story_id in self._ahead.keys() - waiting]
         starting = [story_id for story_id in decision.start if story_id not in self._ahead.keys() | waiting]
         preparing = self._to_prepare(decision, waiting)
-        new = [self._by_id[story_id] for story_id in (*starting, *preparing)]
+        new = [self._backlog.by_id[story_id] for story_id in (*starting, *preparing)]
         interrupted = {story.id: log.snapshot.stories[story.id].workspace.opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._context) for story in new]
         self._active.update(story.id for story in new)
         for story_id in ready:
             log.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
-            self._ahead.pop(story_id).granted.set()
+            self._ahead.pop(story_id).grant(self._backlog.by_id[story_id])
         if bodies:
             await log.record(*bodies)
         for story in new:
-            slot = Slot(left=self._leaving)
+            slot = Slot(left=self._leaving, story=story)
             if story.id in preparing:
                 self._ahead[story.id] = slot
             else:
-                slot.granted.set()
-            context = story_context(story, self._workers[story.id], self._context)
+                slot.grant(story)
+            context = story_context(story, self._backlog.workers[story.id], self._context)
             pipeline = Pipeline(context, interrupted=interrupted[story.id], slot=slot)
             nursery.start_soon(pipeline.run, name=story.id)
 
@@ -263,21 +269,24 @@ class Orchestrator:
             self._ahead.pop(story_id, None)
             self._active[story_id] -= 1
             self._active += Counter()  # without those that have none left
+            self._changes.departed()
             # The answer may have come while the pipeline was ending.
             if not _paused(self._context.log.snapshot.stories[story_id].decision):
                 await self._requeue_answered(story_id)
             self._wake()
 
     def _held(self) -> dict[StoryId, str]:
-        """Return the stories whose agent is at its limit, each with the reason and until when."""
+        """Return the stories that must not start now, each with the reason: a pause, an agent's limit."""
         log = self._context.log
+        if log.snapshot.paused:
+            return dict.fromkeys(self._backlog.by_id, PAUSED)
         pauses = log.snapshot.pauses
         if not pauses:
             return {}
         now, stories = log.now(), log.snapshot.stories
         names = {
             story_id: self._awaited(workers, stories[story_id], pauses)
-            for story_id, workers in self._workers.items()
+            for story_id, workers in self._backlog.workers.items()
         }
         return {
             story_id: f"waits for {name}, which is at its limit until {clock(pauses[name])}"
@@ -304,7 +313,7 @@ class Orchestrator:
         """Return whether nothing more will start."""
         if not self._admitting:
             return True
-        if self._awaiting_answers:
+        if self._awaiting_answers or self._changes.busy:
             return False
         stories = self._context.log.snapshot.stories.values()
         return not self._active.total() and all(story.status.final for story in stories)
@@ -371,27 +380,6 @@ class Orchestrator:
             if held and not self._held():
                 self._wake()
 
-    async def _watch_requests(self) -> None:
-        control = self._context.control
-        last = max((request.id for request in await self._requests(0)), default=0)
-        while True:
-            await trio.sleep(REQUEST_SECONDS)
-            for request in await self._requests(last):
-                last = request.id
-                if isinstance(request, AnswerRequest):
-                    await self.answer(request.event)
-                    continue
-                level = Level.STOP if request.now else Level.FINISH
-                by = STOP_COMMAND_NOW if request.now else STOP_COMMAND
-                if request.story_id is None:
-                    control.raise_run(level, by)
-                else:
-                    control.raise_story(request.story_id, level, by)
-                    self._wake()
-
-    async def _requests(self, last: int) -> Sequence[StopRequest | AnswerRequest]:
-        return await trio.to_thread.run_sync(self._world.requests, last)
-
     async def _watch_deadline(self) -> None:
         await trio.sleep_until(self._context.deadline)
         await self._end_admission(Switch.MAX_HOURS, f"{self._context.settings.max_hours:g} h have passed")
@@ -414,7 +402,7 @@ class Orchestrator:
     def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
         """Decide again what may start, after the events that can change the answer."""
         if isinstance(event.body, ev.StoryRequeued):
-            self._relevant.start_over()
+            self._backlog.relevant.start_over()
         self._wake()
 
     def _wake(self) -> None:

@@ -23,6 +23,7 @@ from runner.core import choose
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import events as ev
 from runner.core.events.fold import apply, fold
+from runner.core.events.run_stories import entries_of
 from runner.core.events.story_json import from_json
 from runner.core.flow import QUICK
 from runner.core.flow import step as step_of
@@ -109,10 +110,10 @@ def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _
     events = journal.events(run_id)
     snapshot = fold(run_id, events)
     story = snapshot.stories.get(story_id)
-    started = next((event.body for event in events if isinstance(event.body, ev.RunStarted)), None)
-    if story is None or started is None:
+    entry = entries_of(events).get(story_id)
+    if story is None or entry is None:
         return None
-    recorded = next(each for each in map(from_json, started.stories) if each.id == story_id)
+    recorded = from_json(entry)
     for retry in planned_retries(repository, snapshot, (recorded,)):
         snapshot = apply(snapshot, _event(retry))
         (recorded,) = as_recorded((recorded,), snapshot)

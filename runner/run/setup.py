@@ -25,10 +25,10 @@ from runner.plan.stories.sparse import all_sparse
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
-from runner.records.journal import Journal, Request
+from runner.records.journal import Journal
 from runner.records.telemetry import load_spending, records_checkout
 from runner.run.interaction import Dialog
-from runner.run.orchestrator import AnswerRequest, StopRequest, World
+from runner.run.orchestrator import World
 from runner.story.context.budget import BudgetLedger
 from runner.story.context.context import VERIFIED, RunContext
 from runner.story.context.memory import MemoryMeter, largest_peak
@@ -144,27 +144,8 @@ def make_world(context: RunContext, journal: Journal, sample: Sampler, dialog: D
     """Return the orchestrator's access to the machine, to other terminals and to the user."""
     run_id = context.log.snapshot.run_id
 
-    def requests(last: int) -> list[StopRequest | AnswerRequest]:
-        found = (_request(request) for request in journal.requests_after(run_id, last))
-        return [request for request in found if request is not None]
-
     return World(
         sample=partial(sample, context.worktree_root),
-        requests=requests,
+        requests=partial(journal.requests_after, run_id),
         attended=None if dialog is None else lambda: dialog.waits(context.log.snapshot),
     )
-
-
-def _request(request: Request) -> StopRequest | AnswerRequest | None:
-    """Read what another terminal asks; kinds that only a newer version knows are ignored."""
-    if request.kind == "stop":
-        return StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
-    if request.kind == "answer" and request.story_id is not None:
-        answered = ev.DecisionAnswered(
-            story_id=request.story_id,
-            decision_id=str(request.data.get("decision", "")),
-            letter=str(request.data.get("letter", "")),
-            by="person",
-        )
-        return AnswerRequest(id=request.id, event=answered)
-    return None

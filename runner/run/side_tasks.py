@@ -1,4 +1,4 @@
-"""What runs beside the stories: the view, the `notify` command, the aggregated state.
+"""What runs beside the stories: the view, the aggregated state, the pool of worktrees, the export.
 
 Each is a block around the orchestrator; when the block is left, what it started has ended.
 """
@@ -6,17 +6,22 @@ Each is a block around the orchestrator; when the block is left, what it started
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 from trio import to_thread
 
+from isolation.errors import KeeperError
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
-from runner.core.model import RunSnapshot, Status, StoryId
+from runner.core.model import RunSnapshot, Status
+from runner.core.settings import Settings
+from runner.records.event_log import EventLog
+from runner.run.control.launch import launch
 from runner.run.interaction import View
+from runner.run.pool.preparation import preparation_of
 from runner.story.context.context import RunContext
-from runner.story.flow.decisions import attention, open_questions
 
 if TYPE_CHECKING:
     from runner.flows.overview import AggregatePage
@@ -24,8 +29,6 @@ if TYPE_CHECKING:
 AGGREGATE_SECONDS = 1.0
 MOST_LOAD = 0.05
 """Which share of one processor the aggregated state may take."""
-
-_MOST_NOTICES = 1000
 
 
 @asynccontextmanager
@@ -37,33 +40,19 @@ async def refreshing(view: View, hint: Callable[[], str]) -> AsyncIterator[None]
         nursery.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
-    """Run the user's `notify` command for every question, all of them before the block is left."""
-    send, receive = trio.open_memory_channel[StoryId](_MOST_NOTICES)
+async def start_export(log: EventLog, settings: Settings, top: Path) -> None:
+    """Start the process that sends the run to a collector, if it is wanted; it ends after the run.
 
-    def notice(event: ev.Event, _run: RunSnapshot) -> None:
-        if isinstance(event.body, ev.DecisionAsked):
-            send.send_nowait(event.body.story_id)
-
-    async def notify() -> None:
-        async for story_id in receive:
-            asked = [one for one in open_questions(context.log.snapshot) if one.story_id == story_id]
-            for question in asked:
-                complaint = await attention(
-                    context.settings.notify, question, keeper=context.keeper, cwd=context.repository.top
-                )
-                if complaint is not None:
-                    await context.log.record(complaint)
-
-    if quiet or not context.settings.notify:
-        yield
+    Whatever becomes of it does not concern the run.
+    """
+    if not settings.otel_endpoint:
         return
-    context.log.subscribe(notice, ev.DecisionAsked)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(notify)
-        yield
-        send.close()  # not cancelled: the task ends once it has sent what is left
+    command = ("export", log.snapshot.run_id, "--follow", "--otlp", settings.otel_endpoint)
+    try:
+        await to_thread.run_sync(launch, top, command)
+    except (OSError, KeeperError) as error:
+        words = f"metrics and traces are not sent to {settings.otel_endpoint}: {error}"
+        await log.record(ev.Noted(message=words))
 
 
 @asynccontextmanager
@@ -120,6 +109,7 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
         trees = [story for story in context.log.snapshot.stories.values() if story.status is Status.RUNNING]
         return None if any(story.workspace.opening for story in trees) else len(trees)
 
+    pool.preparation = preparation_of(context)
     await to_thread.run_sync(pool.begin)
     if not pool.size:
         yield

@@ -6,7 +6,7 @@ without its consequence.
 
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from isolation.git.commits import named
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
@@ -17,7 +17,7 @@ from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import FAILURES, OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
 from runner.core.limits.waves import unrecovered_failures
-from runner.core.model import Outcome, SessionKind, Story, StorySnapshot
+from runner.core.model import SPIRAL_LIMIT, Outcome, SessionKind, Story, StorySnapshot
 from runner.story.session.session import SessionVerdict
 
 _BY_HAND = (
@@ -48,6 +48,7 @@ class EndFacts(Struct, frozen=True, kw_only=True):
     at: float
     chance: float
     next_agent: str = ""
+    spiral_limit: int = SPIRAL_LIMIT
 
 
 def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
@@ -183,7 +184,6 @@ def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
     return _recorded(
         AfterFacts(
             spiral="the session reported a spiral" if said_to_spiral(ended) else "",
-            spirals_before=facts.cohort_spirals,
             failed_agents=unrecovered_failures(ended.result.summary, ended.result.waves),
             planned=effect.get("planned_issues"),
             carryover=effect.get("carryover"),
@@ -194,11 +194,17 @@ def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
 
 
 def _spiral(words: str, facts: EndFacts) -> tuple[ev.Body, ...]:
-    return _recorded(AfterFacts(spiral=words, spirals_before=facts.cohort_spirals), facts)
+    return _recorded(AfterFacts(spiral=words), facts)
 
 
 def _recorded(after_facts: AfterFacts, facts: EndFacts) -> tuple[ev.Body, ...]:
-    after, story_id = after_session(after_facts), facts.story.id
+    known = structs.replace(
+        after_facts,
+        spirals_before=facts.cohort_spirals,
+        own_spirals=facts.now.spirals,
+        spiral_limit=facts.spiral_limit,
+    )
+    after, story_id = after_session(known), facts.story.id
     bodies: list[ev.Body] = []
     if after_facts.spiral:
         bodies.append(ev.SpiralSeen(story_id=story_id, reason=after_facts.spiral, retries=after.retries))

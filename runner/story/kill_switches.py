@@ -37,7 +37,7 @@ def before_verify(context: StoryContext) -> KillSwitch | None:
     """Return the kill-switch that keeps even a verify command from starting."""
     if context.aborted:
         return Switch.USER_ABORT.tripped(context.aborted)
-    cohort = _cohort(context.log.snapshot.cohort_spirals)
+    cohort = _cohort(context.log.snapshot.cohort_spirals, context.settings.spiral_limit)
     if cohort:
         return Switch.COHORT.tripped(cohort)
     overdue = story_time(context.now.loop_seconds / 60, context.story_minutes)
@@ -152,9 +152,9 @@ async def _budget_or_abort(context: StoryContext) -> None:
         nursery.cancel_scope.cancel()
 
 
-def _cohort(spirals: int) -> str:
+def _cohort(spirals: int, limit: int) -> str:
     # By the number of spirals, not by the run's own switch: the time may have been over before.
-    return f"ended with its cohort: {spirals} sessions went in circles" if spirals > 1 else ""
+    return f"ended with its cohort: {spirals} sessions went in circles" if spirals >= limit else ""
 
 
 def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
@@ -165,7 +165,7 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else None
     return LoopFacts(
         aborted=context.aborted,
-        cohort=_cohort(run.cohort_spirals),
+        cohort=_cohort(run.cohort_spirals, settings.spiral_limit),
         loop_sessions=now.loop_sessions,
         step_sessions=now.step_history.sessions,
         step_breaks=now.step_history.breaks,

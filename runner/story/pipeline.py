@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from msgspec import structs
 from trio import to_thread
 
 from isolation.errors import IsolationError, UncommittableError
@@ -20,7 +21,7 @@ from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
-from runner.core.limits.kill_switches import Switch
+from runner.core.limits.kill_switches import TAKEN_OVER, Switch
 from runner.core.model import KillSwitch, Outcome, Status, StorySnapshot
 from runner.core.schedule.exclusivity import runs_alone
 from runner.story import results
@@ -123,6 +124,8 @@ class Pipeline:
                 return False
             async with await self._story_workspace.open() as opened:
                 await self._slot.granted.wait()
+                self._story = self._slot.story
+                context = self._context = structs.replace(self._context, story=self._story)
                 workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
                 result = await self._candidates.judged(result, workspace) if result is not None else None
@@ -170,8 +173,8 @@ class Pipeline:
 
     async def _walk(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Go from wherever the story is to its result; None once it leaves the shared tree."""
-        if not self._now.own_sessions and not await run_hook("after_create", self._context, workspace):
-            return hook_failed("after_create", self._context)
+        if not self._now.own_sessions and (how := await run_hook("after_create", self._context, workspace)):
+            return hook_failed("after_create", how, self._context)
         progress = self._now.progress
         if not progress.implemented and progress.checkpoint_planned_at is None:
             await flow.find_step()  # what was begun is completed first
@@ -204,6 +207,8 @@ class Pipeline:
             return await flow.give_up()
         if not now.progress.implemented:
             return await self._work(workspace, flow)
+        if self._context.aborted == TAKEN_OVER:  # also if nothing but its result is left
+            return self._stopped(Switch.USER_ABORT.tripped(TAKEN_OVER))
         return await self._conclude(workspace, flow)
 
     async def _work(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
@@ -212,8 +217,8 @@ class Pipeline:
         if not isinstance(allowance, Amount):
             return allowance
         try:
-            if not await run_hook("before_run", self._context, workspace):
-                return hook_failed("before_run", self._context)
+            if how := await run_hook("before_run", self._context, workspace):
+                return hook_failed("before_run", how, self._context)
             if not await flow.begin():
                 return None
             prepared = await prepare_work(self._context, workspace, flow.brief(), allowance)
@@ -329,6 +334,7 @@ class Pipeline:
             at=self._log.now(),
             chance=random.random(),  # noqa: S311  spreads retries, keeps no secret
             next_agent=next_agent(context),
+            spiral_limit=context.settings.spiral_limit,
         )
 
     async def _checkpoint(self, workspace: Workspace, flow: FlowSteps, at: float) -> None:

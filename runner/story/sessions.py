@@ -1,7 +1,6 @@
 """The sessions of one story, prepared: their environment, prompt, files and the event of their start."""
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from isolation.files.plain import make_plain_folder, make_room, write_plain
 from isolation.guard.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
+from isolation.patterns import pattern
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, AgentJob, Launch
 from runner.agents.workers import Worker
@@ -39,7 +39,7 @@ from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
 from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
 
-_CONVERSATION = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,199}")
+_CONVERSATION = pattern(r"[A-Za-z0-9][\w./:@+-]{0,199}")
 
 
 class PreparedSession(Struct, frozen=True, kw_only=True):
@@ -275,6 +275,7 @@ def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> P
         program=program(os.environ),
         last_failure=now.step_history.last_failure,
         not_landed=_not_landed(context),
+        note=now.step_history.note,
         last=brief.last,
         state=brief.facts,
         state_file=context.inside(Path(brief.state_file), workspace) if brief.state_file else None,

@@ -109,7 +109,7 @@ class Battle:
 
     def outcomes(self, name: str) -> Counter[tuple[str, str]]:
         """Count what a story's own log says of its acts, by kind and outcome."""
-        lines = self.person.run(self.root, "logs", name).out.splitlines()
+        lines = self.person.run(self.root, "logs", name, "--all").out.splitlines()
         told = [line.split() for line in lines if line.startswith("act ")]
         assert len({number for _, number, *_ in told}) == len(told), "each act is told once"
         return Counter((self.plans[name][int(words[1])].kind, words[2]) for words in told)

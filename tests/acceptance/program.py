@@ -143,6 +143,11 @@ class Running:
         """What it has said on stderr so far."""
         return self._err.read_text()
 
+    @property
+    def out(self) -> str:
+        """What it has answered on stdout so far."""
+        return self._out.read_text()
+
     def send(self, number: signal.Signals) -> None:
         """Send one signal to the program alone."""
         self._process.send_signal(number)
@@ -208,6 +213,11 @@ class Screen:
                 raise AssertionError(f"gave up waiting until the screen shows {text!r}")
             self._drawn += os.read(self._descriptor, 1 << 16)
 
+    @property
+    def rang(self) -> bool:
+        """Whether the bell has rung in what was read."""
+        return b"\a" in self._drawn
+
     def close(self) -> None:
         """Take the terminal away."""
         if self._descriptor is not None:
@@ -216,15 +226,15 @@ class Screen:
 
 
 @contextmanager
-def on_terminal(cwd: Path, *args: str) -> Iterator[Screen]:
-    """Run the program with a terminal for its narration; whatever happens, it is gone afterwards."""
+def on_terminal(cwd: Path, *args: str, term: str = "xterm", keys: bool = False) -> Iterator[Screen]:
+    """Run the program with a terminal for its narration, or also for `keys`; it is gone afterwards."""
     ours, theirs = os.openpty()
     with devnull() as nothing:
         process = start(
             cwd,
             *args,
-            environ={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
-            streams=(nothing, nothing, theirs),
+            environ={**os.environ, "TERM": term, "COLUMNS": "80", "LINES": "24"},
+            streams=(theirs if keys else nothing, nothing, theirs),
             own_session=True,
         )
     os.close(theirs)

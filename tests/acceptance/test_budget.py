@@ -95,4 +95,4 @@ def test_the_dashboard_shows_a_story_that_waits_for_budget_as_waiting() -> None:
         texts.append(stream.getvalue())
     assert "waiting for budget" not in texts[0]
     assert "1 waiting for budget" in texts[1]
-    assert "for budget: nothing is free" in texts[1]
+    assert "waiting for budget: nothing is free" in texts[1]

@@ -8,8 +8,14 @@ from runner.cli.overview import COMMANDS
 from tests.acceptance.program import Ran, commit_stories, run, write_story
 from tests.acceptance.test_real_start import ARGUMENTS, REFUSED
 
-OTHER = {"run": ("--again",), "report": ("--format", "markdown", "--output", "out.md"), "demo": None}
-"""Arguments with which there is something to say; `demo` runs six stories and is tested elsewhere."""
+OTHER = {
+    "run": ("--again",),
+    "report": ("--format", "markdown", "--output", "out.md"),
+    "demo": None,
+    "mcp": None,
+}
+"""Arguments with which there is something to say. `demo` runs six stories and is tested elsewhere; what `mcp`
+prints is a protocol of its own."""
 
 
 def _ran(repo: Path, name: str, *flags: str) -> Ran:

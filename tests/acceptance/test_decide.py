@@ -16,6 +16,7 @@ from isolation.paths import find_repository, journal_path
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
+from runner.core.events.steering import RequestAnswered
 from runner.core.model import Decision, RunId, StoryId
 from runner.records.journal import Journal, Request
 from tests.acceptance.program import LIMIT, command, run, wait_until, write_story, writes
@@ -233,7 +234,7 @@ def _recording(repo: Path, letter: str | None = None) -> Callable[[Request], Non
             letter=letter or request.data["letter"],
             by="person",
         )
-        write_events(repo, [event(20, body)])
+        write_events(repo, [event(20, body), event(21, RequestAnswered(request_id=request.id))])
 
     return record
 

@@ -119,7 +119,7 @@ def kill_landings(repo: Path, names: list[str], kills: int, seed: int) -> None:
 
 
 def test_killed_landings_leave_a_tested_target(repo: Path) -> None:
-    """Twenty kills at random moments, then one landing that ends with everything there."""
+    """Ten kills at random moments, then one landing that ends with everything there."""
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201  to repeat a failure
     kill_landings(repo, backlog(repo, 12), KILLS, seed)

@@ -8,8 +8,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from jsonschema import Draft202012Validator
-
 from isolation.paths import journal_path
 from tests.acceptance.program import (
     Ran,
@@ -23,6 +21,7 @@ from tests.acceptance.program import (
 )
 from tests.acceptance.test_land_kills import HOOK
 from tests.conftest import git
+from tests.schemas import complaints
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "reference" / "status.schema.json"
 WAITS = "until test -e $(git rev-parse --git-common-dir)/go; do sleep 0.05; done"
@@ -44,8 +43,7 @@ def done_stories(repo: Path, *names: str, land_verify: str = "true") -> Ran:
 def landing_of(repo: Path) -> dict[str, object]:
     """Return the landing that `status` shows, and check the document."""
     document = run(repo, "status", "--json").document
-    problems = Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(document)
-    assert [each.message for each in problems] == []
+    assert complaints(json.loads(SCHEMA.read_text()), document) == []
     landing: dict[str, object] = document["data"]["last_landing"]
     return landing
 

@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.ci import Ci, Stories, forge, make_ci
 from tests.acceptance.program import commit_stories, run, run_in, write_story
 from tests.conftest import git
+from tests.isolation.guard.guard_scenes import can_mount
 
 pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 
@@ -45,6 +46,29 @@ def test_a_story_sees_content_commits_pointers_and_lands(lfs: Path) -> None:
     assert run(lfs, "land").code == 0
     assert [(lfs / name).stat().st_size for name in ("a.bin", "b.bin")] == [4000, 5000]
     assert git(lfs, "status", "--porcelain") == ""
+
+
+@pytest.mark.skipif(not can_mount(), reason="this machine cannot mount")
+def test_a_session_adds_large_files_and_removes_none(lfs: Path) -> None:
+    """Deleted, changed or forged in a session, the repository's files stay; the session's own is kept."""
+    store = lfs / ".git" / "lfs" / "objects"
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    attack = (
+        "head -c 4000 /dev/urandom > new.bin && git add -A && git commit -qm new; "
+        "for G in $(git rev-parse --git-common-dir) $(git rev-parse --git-common-dir)/autopilot; do "
+        "for F in $(find $G/lfs/objects -type f); do chmod u+w $F; cp $F kept; echo evil >> $F; "
+        "mv $F $F.x; cat kept > $F; test $(wc -c < kept) = 4000 || rm -f $F; done; done; rm kept; "
+        "L=$(git rev-parse --git-common-dir)/lfs/objects; mkdir -p $L/00/00; "
+        "echo evil > $L/00/00/" + "0" * 64 + "; mkfifo $L/00/00/" + "1" * 64
+    )
+    write_story(lfs, "one", command=attack)
+    commit_stories(lfs)
+    done = run(lfs, "run", "--seal=secrets")
+    assert done.code == 0, done.out + done.err
+    after = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    assert before.items() <= after.items()
+    assert sorted(map(len, after.values())) == [3000, 4000]
+    assert not any((lfs / ".git" / "autopilot" / "large-files").iterdir())
 
 
 def test_content_travels_with_a_shard_and_is_checked(lfs: Path, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_session_cannot_commit(who: str, ground: Ground) -> None:
         person.story(root, "a", f"echo new > packages/a/x; {tries}; git status --short")
         ran = person.run(root, "run", *SHARED, "--enforce", ground.level, "--json")
         assert (ran.code, ran.story("a")["commits"]) == (0, 1), _first(ran)
-        logged = person.run(root, "logs", "a").out.split()
+        logged = person.run(root, "logs", "a", "--all").out.split()
         assert {"no-commit", "no-stash", "no-b", "packages/a/x"} <= set(logged)
         assert (person.git(root, "ls-files", "--stage"), person.git(root, "rev-parse", "HEAD")) == before
         refs = person.git(root, "for-each-ref", "--format=%(refname)").split()
@@ -314,6 +314,6 @@ def test_without_namespaces_landlock_takes_their_place(who: str) -> None:
         assert "make a user namespace: the limit of namespaces is reached" in no
         ran = person.run(root, "run", *SHARED, "--json")
         assert (ran.data["enforcement"], (root / "root.txt").read_text()) == ("deny", "root\n"), ran.err
-        assert "root.txt: Permission denied" in person.run(root, "logs", "a").out
+        assert "root.txt: Permission denied" in person.run(root, "logs", "a", "--all").out
         for name in "ab":
             assert person.git(root, "show", f"autopilot/{name}:packages/{name}/x") == "new\n"

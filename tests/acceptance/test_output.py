@@ -40,8 +40,8 @@ def _run_flood(repo: Path, size: int) -> tuple[int, int]:
 
 
 def test_a_flood_on_one_line_costs_no_memory(repo: Path) -> None:
-    """200 MiB without a newline: the coordinator stays below 150 MiB and the log below its cap."""
-    peak, logged = _run_flood(repo, 200 * MIB)
+    """160 MiB without a newline: the coordinator stays below 150 MiB and the log below its cap."""
+    peak, logged = _run_flood(repo, 160 * MIB)
     assert 0 < peak < 150 * MIB
     assert logged < 65 * MIB
 

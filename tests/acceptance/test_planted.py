@@ -79,25 +79,21 @@ def test_what_a_story_planted_for_git_stays_in_its_tree(repo: Path, tmp_path: Pa
 def test_filters_of_the_user_work_on_a_storys_tree(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A filter on PATH that stores files in the git directory, as git-lfs does, works at both ends."""
+    """A filter on PATH works at both ends; that of git-lfs has tests of its own, with the real program."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    store = repo / ".git" / "lfs"
-    (programs / "git-lfs").write_text(
-        f"#!/bin/sh\ncd {store} || exit 1\n"
-        'if [ "$1" = clean ]; then cat > kept && echo pointer; else cat - kept | tail -1; fi\n'
-    )
-    (programs / "git-lfs").chmod(0o755)
+    (programs / "shout").write_text('#!/bin/sh\nif [ "$1" = clean ]; then tr a-z A-Z; else tr A-Z a-z; fi\n')
+    (programs / "shout").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     # A file of its own: tests have no global configuration.
     own = tmp_path / "gitconfig"
-    own.write_text('[filter "lfs"]\n\tclean = git-lfs clean\n\tsmudge = git-lfs smudge\n\trequired = true\n')
+    own.write_text('[filter "loud"]\n\tclean = shout clean\n\tsmudge = shout smudge\n\trequired = true\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
-    write_story(repo, "a", command="echo '*.bin filter=lfs' > .gitattributes && echo large > a.bin")
+    write_story(repo, "a", command="echo '*.bin filter=loud' > .gitattributes && echo large > a.bin")
     write_story(repo, "b", command="cat a.bin > seen", depends_on=["a"])
     ran = run(repo, "--json")
     assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.data["stories"]
-    assert git(repo, "show", "autopilot/a:a.bin") == "pointer\n"
+    assert git(repo, "show", "autopilot/a:a.bin") == "LARGE\n"
     assert git(repo, "show", "autopilot/b:seen") == "large\n"
 
 

@@ -42,3 +42,39 @@ def test_the_second_run_starts_with_the_trees_of_the_first(repo: Path) -> None:
     assert [row["verdict"] for row in removed if "_spare-" in row["path"]] == ["removed"]
     assert not list(root.glob("_spare-*"))
     assert "spare" not in run(repo, "status").out
+
+
+_PREPARED = """
+for i in $(seq 600); do
+  grep -qs 'prepared":"[0-9a-f]' "$(git rev-parse --git-common-dir)"/autopilot/pool/*.seal && break
+  sleep 0.1
+done
+"""
+
+
+def _prepare_ahead(repo: Path, *, hook: str = "true", changes: str = "true") -> None:
+    """Two stories in turn: while the first one works, the hook runs in the spare that the second one gets."""
+    (repo / ".gitignore").write_text("modules/\n")
+    (repo / "package-lock.json").write_text("{}\n")
+    (repo / "autopilot-multi.toml").write_text(
+        'pool = 2\nmax-stories = 1\nprepare = "pool"\n[hooks]\n'
+        f'after_create = "mkdir -p modules; echo $AUTOPILOT_STORY_ID $(pwd) >> modules/ran; {hook}"\n'
+    )
+    write_story(repo, "a", command=f"cp modules/ran ran-a; {changes}\n{_PREPARED}")
+    write_story(repo, "b", command="cp modules/ran ran-b", depends_on=["a"])
+    commit_stories(repo)
+    assert run(repo).code == 0
+
+
+def test_the_hook_runs_ahead_in_a_spare(repo: Path) -> None:
+    """The second story finds what the hook made, at the path that it sees; the hook does not run again."""
+    _prepare_ahead(repo)
+    assert git(repo, "show", "autopilot/a:ran-a").split() == ["a", str(repo)]
+    assert git(repo, "show", "autopilot/b:ran-b").split() == ["_pool", str(repo)]
+
+
+def test_a_changed_lock_file_runs_the_hook_again(repo: Path) -> None:
+    """It runs in the tree of the story then, after it has run in the spare."""
+    _prepare_ahead(repo, changes="echo '{1}' > package-lock.json")
+    ran = git(repo, "show", "autopilot/b:ran-b").splitlines()
+    assert [line.split()[0] for line in ran] == ["_pool", "b"]

@@ -8,13 +8,14 @@ from tests.acceptance.program import run, write_story
 
 _SCRIPT = (
     "import sys; from runner.cli.main import run_program; code = run_program({args!r});"
-    "heavy = {{'trio', 'git', 'pydantic', 'rich', 'psutil'}} & set(sys.modules);"
+    "heavy = {{'trio', 'git', 'pydantic', 'rich', 'psutil', 'yaml', 'statistics', "
+    "'dataclasses', 'typing_extensions'}} & set(sys.modules);"
     "sys.exit(f'loaded {{heavy}}' if heavy else code)"
 )
 
 
 def test_a_plan_and_an_empty_run_load_no_heavy_library(repo: Path) -> None:
-    """Neither trio nor GitPython, pydantic or psutil, for stories and settings that are plainly right."""
+    """Neither trio nor GitPython, pydantic, psutil or YAML, where stories and settings are plainly right."""
     write_story(repo, "a", command="echo a > a.txt")
     (repo / "autopilot-multi.toml").write_text('max-stories = 2\nverify = ["true"]\n')
     assert run(repo).code == 0

@@ -8,8 +8,19 @@ from tests.acceptance.program import run, write_story
 ARGUMENTS = {
     "run": (),
     "resume": (),
+    "attach": (),
     "stop": (),
+    "pause": (),
+    "unpause": (),
     "decide": (),
+    "add": ("a",),
+    "retry": ("a",),
+    "takeover": ("a",),
+    "web": ("--host", "203.0.113.1"),  # an address that no machine has
+    "mcp": (),
+    "show": ("a",),
+    "diff": ("a",),
+    "open": ("a",),
     "land": ("--yes",),
     "undo": (),
     "rollback": ("a", "Plan"),
@@ -27,6 +38,7 @@ ARGUMENTS = {
     "matrix": (),
     "aggregate": (),
     "report": ("--format", "markdown"),
+    "export": ("--prometheus",),
     "init": (),
     "config": (),
     "trust": ("--yes",),
@@ -34,7 +46,10 @@ ARGUMENTS = {
     "demo": ("--help",),
     "completion": ("bash",),
 }
-REFUSED = {"stop", "undo", "rollback", "skip", "state"}
+REFUSED = {
+    *("attach", "stop", "pause", "unpause", "add", "retry", "takeover", "web", "open"),
+    *("undo", "rollback", "skip", "state"),
+}
 """What has nothing to do after a finished run without a flow; its refusal is an answer, too."""
 
 

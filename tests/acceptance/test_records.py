@@ -182,7 +182,7 @@ async def crash(self):
     while self._context.log.snapshot.stories["c"].status != "skipped":
         await self._changed.wait()
     raise RuntimeError("a bug of ours")
-Orchestrator._watch_requests = crash
+Orchestrator._watch_deadline = crash
 """
 JOURNAL = """
 from runner.core.errors import JournalError

@@ -98,7 +98,7 @@ def test_a_story_that_ignores_every_refusal_fails(who: str, name: str) -> None:
         assert "tried to change outside its claim: README.md, folder, link" in reason
         assert "(refused)" in reason
         said = "autopilot-multi: refused outside its claim: "
-        lines = person.run(root, "logs", "a").out.splitlines()
+        lines = person.run(root, "logs", "a", "--all").out.splitlines()
         named = [line.removeprefix(said) for line in lines if line.startswith(said)]
         assert named[: len(NAMED)] == NAMED, "by the first of its attempts"
         assert _tree(root) == before

@@ -1,45 +1,24 @@
 """The dashboard on a real terminal whose size changes under it."""
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.program import command, wait_until
+from tests.acceptance.tmux import Window
 from tests.acceptance.written_runs import coordinator, write_events
 from tests.records.sample_runs import mixed_events
 
 HEAD, FOOT = "autopilot-multi · run ", "Ctrl-C: stop watching"
-_SIZE = {"COLUMNS", "LINES"}
 TITLE, REST = "The work of", " more"
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 
 
-class Window:
-    """A terminal that wraps its lines anew when it is resized."""
-
-    def __init__(self, socket: Path) -> None:
-        self._socket = str(socket)
-
-    def tmux(self, *args: str) -> str:
-        """Send the terminal something."""
-        done = subprocess.run(
-            ["tmux", "-u", "-S", self._socket, "-f", "/dev/null", *args],
-            capture_output=True,
-            check=True,
-            timeout=30,
-            # Said outright, since readline puts a size of its own where Python does not look.
-            env={name: value for name, value in os.environ.items() if name not in _SIZE},
-        )
-        return done.stdout.decode()
-
-    def resize(self, width: int, height: int) -> None:
-        """Change its size."""
-        self.tmux("resize-window", "-x", str(width), "-y", str(height))
+class Watched(Window):
+    """A terminal in which a run is watched."""
 
     def await_only_one(self, *, titles: bool, rest: bool) -> None:
         """Wait until it was drawn for the present size, then see that no other piece is left."""
@@ -57,13 +36,13 @@ class Window:
 
 
 @pytest.fixture
-def window(repo: Path, tmp_path: Path) -> Iterator[Window]:
+def window(repo: Path, tmp_path: Path) -> Iterator[Watched]:
     """Return a terminal in which somebody watches a run that goes on."""
     write_events(repo, mixed_events())
-    made = Window(tmp_path / "tmux")
+    made = Watched(tmp_path / "tmux")
     with coordinator(repo):
         made.tmux(
-            "new-session", "-d", "-x", "120", "-y", "24", "-c", str(repo), *command("status", "--watch")
+            "new-session", "-d", "-x", "160", "-y", "24", "-c", str(repo), *command("status", "--watch")
         )
         try:
             yield made
@@ -71,14 +50,14 @@ def window(repo: Path, tmp_path: Path) -> Iterator[Window]:
             made.tmux("kill-server")
 
 
-def test_no_piece_of_an_older_picture_is_left(window: Window) -> None:
+def test_no_piece_of_an_older_picture_is_left(window: Watched) -> None:
     """Narrower, shorter than the table, larger again: there is always one picture, and it fits."""
     window.await_only_one(titles=True, rest=False)
     window.resize(60, 24)
     window.await_only_one(titles=False, rest=False)
     window.resize(60, 9)
     window.await_only_one(titles=False, rest=True)
-    window.resize(120, 9)
+    window.resize(160, 9)
     window.await_only_one(titles=True, rest=True)
-    window.resize(120, 30)
+    window.resize(160, 30)
     window.await_only_one(titles=True, rest=False)

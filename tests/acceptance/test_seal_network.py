@@ -262,10 +262,15 @@ def test_everything_that_a_story_starts_is_sealed(repo: Path, tmp_path: Path) ->
 
 
 def test_a_refused_host_is_named_in_log_reason_and_next_prompt(repo: Path) -> None:
-    """A failed session's reason and the next prompt name the host, and what to set; direct use as well."""
+    """A failed session's reason and the next prompt name the host, and what to set; direct use as well.
+
+    So they do with a device that it wanted to make, and a socket for the packets of others.
+    """
+    raw = "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)"
     script = (
         'cat "$AUTOPILOT_PROMPT_FILE" > prompt; curl -sS https://evil.example/; '
-        "curl -sS --noproxy '*' http://elsewhere.example/; exit 1"
+        "curl -sS --noproxy '*' http://elsewhere.example/; "
+        f"{sys.executable} -c '{raw}'; mkfifo fifo; mknod device b 7 0; exit 1"
     )
     write_story(repo, "a", command=script)
     failed = run(repo, "--json", "--seal=full", "--max-attempts=2").story("a")
@@ -275,6 +280,7 @@ def test_a_refused_host_is_named_in_log_reason_and_next_prompt(repo: Path) -> No
     for text in (failed["reason"], run(repo, "logs", "a").out, prompt):
         assert named in text
         assert direct in text
+        assert "calls that only the owner of the machine may make: socket, mknod" in text
 
 
 def test_a_machine_that_cannot_seal_the_network_refuses_before_anything_starts(repo: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 
 from isolation.paths import find_repository, journal_path
 from runner.core.events import events as ev
+from runner.core.events.fold import fold
 from runner.core.model import RunId, StoryId
+from runner.records.telemetry import write_run
 from tests.acceptance.written_runs import (
     PROGRAM,
     autopilot,
@@ -22,8 +25,10 @@ from tests.acceptance.written_runs import (
     write_log,
 )
 from tests.conftest import git
-from tests.records.sample_runs import RUN, done, ended_events, event, mixed_events, started, working
+from tests.records.sample_runs import RUN, START, done, ended_events, event, mixed_events, started, working
+from tests.schemas import complaints
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 OTHER = RunId("20260102-130000-cd34")
 
 
@@ -145,7 +150,8 @@ def test_status_loads_no_heavy_library(repo: Path, flags: tuple[str, ...]) -> No
     script = (
         "import sys; from runner.cli.main import run_program;"
         f"code = run_program(['status', *{list(flags)!r}]);"
-        "heavy = {'trio', 'git', 'pydantic', 'rich', 'psutil', 'yaml'} & set(sys.modules);"
+        "heavy = {'trio', 'git', 'pydantic', 'rich', 'psutil', 'yaml', 'typing_extensions', 'dataclasses',"
+        "'tempfile', 'difflib', 'runner.core.settings'} & set(sys.modules);"
         "sys.exit(f'loaded {heavy}' if heavy else code)"
     )
     loaded = subprocess.run(
@@ -209,3 +215,29 @@ def test_hostile_output_is_neutralised(repo: Path) -> None:
         shown = autopilot(repo, "status").stdout
     assert "\x1b" not in shown
     assert "bad\ufffd" in shown
+
+
+def test_an_active_run_says_what_it_waits_for_and_when_it_will_end(repo: Path) -> None:
+    """From the records of an earlier run, as instants that the schema knows; for people as words."""
+    earlier = RunId("20260101-120000-ab12")
+    past = [started("docs-2", "ops-1", "ui-4", run=earlier)]
+    for name in ("docs-2", "ops-1", "ui-4"):
+        past += [*working(name, 1, run=earlier), *done(name, 601, run=earlier)]
+    write_run(fold(earlier, [*past, event(700, ev.RunEnded(exit_code=0), earlier)]), repo)
+    at = time.time() - START - 60
+    write_events(repo, [replace(each, at=each.at + at) for each in mixed_events()])
+    with coordinator(repo):
+        told = document(repo, "status")
+        shown = autopilot(repo, "status").stdout
+    schema = json.loads((DOCS / "reference" / "status.schema.json").read_text())
+    assert complaints(schema, told) == []
+    stories = {story["id"]: story for story in told["data"]["stories"]}
+    assert stories["ui-4"]["waits_for"]["words"] == "waits for docs-2"
+    assert stories["docs-2"]["waits_for"] is None
+    end = datetime.fromisoformat(stories["docs-2"]["expected_end"]["likely"]).timestamp()
+    assert 500 < end - time.time() < 600
+    whole = datetime.fromisoformat(told["data"]["expected_end"]["latest"]).timestamp()
+    assert 1000 < whole - time.time() < 1210, "ui-4 comes after docs-2"
+    assert "waits for docs-2" in shown
+    assert " min left" in shown
+    assert "$0.50 of ~$1.25" in shown

@@ -38,7 +38,9 @@ class Attack:
 
     `seal` is the weakest that must stop it. Attacks of one `group` share a session, with nothing else in it;
     such a session succeeds, so that the program works on with what it left. `target` is a text by which the
-    program can name what was refused.
+    program can name what was refused. What is `alone` has a session of its own, which fails. `needs` is what
+    the machine must have, and the user be able to read or write, for the attack to mean anything. `silent` is
+    why nothing is named although it fails.
     """
 
     name: str
@@ -48,6 +50,9 @@ class Attack:
     proof: Proof
     target: str = ""
     group: str = ""
+    alone: bool = False
+    needs: str = ""
+    silent: str = ""
 
 
 def stopped_at(attack: Attack, seal: str) -> bool:

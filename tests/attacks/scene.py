@@ -24,6 +24,7 @@ _TOGETHER = 8
 _SIBLING = "victim"
 _FUTURE = b"future\n"
 _LIMIT = 280.0
+_OVERDUE = "124"
 _WAITING = (
     "{python} {scripts}/process_intruder.py victim {folder}/meet & "
     "until [ $(ls {folder}/meet | grep -c done-) -ge {sessions} ]; do sleep 0.05; done; "
@@ -36,6 +37,9 @@ def sessions_of(attacks: Iterable[Attack]) -> dict[str, list[Attack]]:
     found: dict[str, list[Attack]] = {}
     for attack in attacks:
         key = attack.group or attack.family.replace(" ", "-").replace(",", "")
+        if attack.alone:
+            found[attack.name] = [attack]
+            continue
         if attack.group:
             found.setdefault(key, []).append(attack)
             continue
@@ -99,6 +103,16 @@ class Scene:
         reason = str(self.stories.get(story, {}).get("reason", ""))
         target = Template(attack.target).safe_substitute(self.variables)
         return bool(target) and target in reason
+
+    def overdue(self, name: str) -> bool:
+        """Return whether an attack's script was ended because its time was over, so nothing answered it."""
+        path = self.folder / "loot" / f"{name}.status"
+        return path.exists() and path.read_text().strip() == _OVERDUE
+
+    def in_vain(self, attack: Attack) -> bool:
+        """Return whether it fails without a seal, too: nothing is there, or the user has no right to it."""
+        test = ["test", "-r" if "rdonly" in attack.name or "proc-" in attack.name else "-w", attack.needs]
+        return bool(attack.needs) and self.person.call(*test, cwd=self.folder).returncode != 0
 
     def prepare(self) -> None:
         """Make the home, the repository, the scripts and the stories."""

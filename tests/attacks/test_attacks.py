@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.settings import Settings
 from tests.acceptance.people import USERS, somebody
-from tests.attacks.attack import SEALS, SECRETS, WRITES, Attack, stopped_at
+from tests.attacks.attack import FULL, SEALS, SECRETS, WRITES, Attack, stopped_at
 from tests.attacks.families import (
     git_data,
     machine,
@@ -31,24 +31,41 @@ ALWAYS = ("git-objects-delete-loose", "planted-thief-file", "planted-thief-varia
 """What is in every sample, besides each attack of so many."""
 
 
+COLUMNS = ("tried", "stopped", "through", "named", "own view", "in vain", "silent", "unnamed")
+"""`own view`: nothing was refused, since the attempt met only what is the story's own, or something empty.
+`in vain`: it fails without a seal, too. `silent`: it says why nothing can be named. `unnamed`: all others."""
+
+
+def column(scene: Scene, attack: Attack) -> str:
+    """Return what became of an attack, besides that it was tried."""
+    if attack.proof(scene, attack.name):
+        return "through"
+    if scene.named(attack):
+        return "named"
+    if scene.worked(attack.name):
+        return "own view"
+    if scene.in_vain(attack):
+        return "in vain"
+    return "silent" if attack.silent or scene.overdue(attack.name) else "unnamed"
+
+
 def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
-    """Return what became of the attacks, one line for each family, and those that got through."""
-    tried: Counter[str] = Counter()
-    through: dict[str, list[str]] = {}
-    named: Counter[str] = Counter()
+    """Return what became of the attacks, one line for each family, and those to be looked at by name."""
+    counts: dict[str, Counter[str]] = {}
+    noted: list[str] = []
     for attack in attacks:
-        tried[attack.family] += 1
-        if attack.proof(scene, attack.name):
-            through.setdefault(attack.family, []).append(attack.name)
-        elif scene.named(attack):
-            named[attack.family] += 1
-    lines = [f"seal {seal}, as {user}", f"{'':40} tried stopped through named"]
-    for family, count in (*tried.items(), ("all", tried.total())):
-        got = len(through.get(family, [])) if family != "all" else sum(map(len, through.values()))
-        told = named[family] if family != "all" else named.total()
-        lines.append(f"{family:40} {count:5} {count - got:7} {got:7} {told:5}")
-    lines += [f"through: {name}" for names in through.values() for name in names]
-    return "\n".join(lines)
+        became = column(scene, attack)
+        words = ("tried", became) if became == "through" else ("tried", "stopped", became)
+        for family in (attack.family, "all"):
+            counts.setdefault(family, Counter()).update(words)
+        if became in {"through", "silent", "unnamed"}:
+            why = "was ended after its time" if scene.overdue(attack.name) else attack.silent
+            noted.append(f"{became}: {attack.name} {why}".rstrip())
+    total = counts.pop("all", Counter())
+    lines = [f"seal {seal}, as {user}", " ".join((f"{'':40}", *(f"{name:>8}" for name in COLUMNS)))]
+    for family, found in (*counts.items(), ("all", total)):
+        lines.append(" ".join((f"{family:40}", *(f"{found[name]:8}" for name in COLUMNS))))
+    return "\n".join((*lines, *noted))
 
 
 def judge(scene: Scene, attacks: list[Attack], seal: str, user: str) -> list[str]:
@@ -95,5 +112,7 @@ def test_what_a_seal_must_stop_does_not_get_through(seal: str, user: str) -> Non
     with somebody(user) as person, scene_for(person, ATTACKS) as scene:
         scene.run("--seal", seal)
         assert judge(scene, ATTACKS, seal, user) == []
+        if seal == FULL:
+            assert [each.name for each in ATTACKS if column(scene, each) == "unnamed"] == []
         real = [attack for attack in ATTACKS if attack.family == "reads" and attack.proof(scene, attack.name)]
         assert seal != WRITES or len(real) > 50

@@ -18,6 +18,7 @@ from tests.ci.backlog import EXAMPLE, make_origin
 from tests.ci.clones import Machines, make_machines
 from tests.ci.tools import TOOLS, require_package
 from tests.conftest import git
+from tests.schemas import check_files
 
 ENTRIES: list[dict[str, Any]] = [
     {"id": "base", "command": "echo base > base.txt"},
@@ -48,20 +49,6 @@ sys.exit(parser.parse(sys.stdin.buffer.read()).root_node.has_error)
 """
 
 
-def check(schema: str, *files: Path) -> None:
-    """Check files against the schema of their CI system."""
-    more = ["--data-transform", "azure-pipelines", "--regex-variant", "nonunicode"]
-    checker = Path(sys.executable).with_name("check-jsonschema")
-    command: list[str | Path] = [
-        checker,
-        "--builtin-schema",
-        f"vendor.{schema}",
-        *(more if schema == "azure-pipelines" else []),
-    ]
-    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
-
-
 @pytest.mark.parametrize(
     ("schema", "names"),
     [
@@ -78,7 +65,7 @@ def check(schema: str, *files: Path) -> None:
 )
 def test_files_fit_the_schema_of_their_system(schema: str, names: tuple[str, ...]) -> None:
     """A key that the system does not know, or a value of another kind, is found."""
-    check(schema, *(EXAMPLE / name for name in names))
+    check_files(schema, *(EXAMPLE / name for name in names))
 
 
 @pytest.fixture
@@ -94,13 +81,13 @@ def matrix(tmp_path: Path) -> Path:
 def test_generated_pipelines_fit_the_schemas_and_know_what_each_job_needs(matrix: Path) -> None:
     """Buildkite and CircleCI get a pipeline that was made from the matrix, Azure a matrix per stage."""
     steps = _printed(EXAMPLE / "buildkite" / "steps.py", matrix)
-    check("buildkite", _written(matrix.with_name("steps.json"), steps))
+    check_files("buildkite", _written(matrix.with_name("steps.json"), steps))
     by_label = {step["label"]: step for step in steps["steps"]}
     assert by_label["top"]["depends_on"] == [{"step": by_label["base"]["key"], "allow_failure": True}]
     assert len(by_label["join"]["depends_on"]) == len(ENTRIES)
 
     config = _printed(EXAMPLE / "circleci" / "pipeline.py", matrix)
-    check("circle-ci", _written(matrix.with_name("config.json"), config))
+    check_files("circle-ci", _written(matrix.with_name("config.json"), config))
     requires = {
         name: [need for entry in job["requires"] for need in entry]
         for entry in config["workflows"]["stories"]["jobs"]

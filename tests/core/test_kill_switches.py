@@ -220,6 +220,22 @@ def test_the_first_spiral_is_retried_whatever_else_is_true(
     assert (second.switch.name, second.ends_cohort, second.retries) == ("spiral", True, False)
 
 
+@pytest.mark.parametrize(
+    ("before", "own", "retries", "ends_cohort"),
+    [(1, 0, True, False), (1, 1, False, False), (2, 0, False, True), (0, 1, True, False)],
+)
+def test_below_the_limit_a_spiral_is_the_storys_own(
+    before: int,
+    own: int,
+    retries: bool,  # noqa: FBT001  a table
+    ends_cohort: bool,  # noqa: FBT001
+) -> None:
+    """With a limit of 3 each story has its retry and ends alone; the third spiral ends the run."""
+    facts = AfterFacts(spiral="circles", spirals_before=before, own_spirals=own, spiral_limit=3)
+    after = after_session(facts)
+    assert (after.retries, after.switch is None, after.ends_cohort) == (retries, retries, ends_cohort)
+
+
 def test_a_storys_own_budget_counts_like_the_runs() -> None:
     """Acceptance 40: the story's budget ends the story, and says whose it was."""
     switch = before_session(replace(CALM, story_tokens_used=7, story_token_budget=7))

@@ -2,11 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields, replace
 
 from runner.core.model import Tier
 from runner.core.schedule.resources import ResourceSample

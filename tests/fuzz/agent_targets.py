@@ -8,14 +8,17 @@ from isolation.keeper import wire
 from isolation.model import SessionSpec
 from runner.agents import faults
 from runner.agents.catalog import KNOWN
+from runner.agents.conversation.log_reader import LogReader
 from runner.agents.listener import OutputListener
 from runner.agents.result import load_result
 from runner.core import agent_question, choose
 from runner.core.agent_settings import AgentSettings
 from runner.core.choose import QuestionError
+from runner.core.conversation.entry import LONGEST_LINE
 from runner.core.limits.spiral import failure_digest
 from runner.core.limits.stall import LONGEST_WAIT, announced_wait
 from runner.core.text import screen
+from runner.core.text.screen import neutral
 from runner.core.text.telling import telling_lines
 from runner.flows import boundary_summary, skill_state, tracker
 from runner.flows.overview import _RETRY
@@ -24,11 +27,26 @@ from runner.flows.state.merging import merge_states
 from runner.flows.state.reading import decode, find_problems, parse_state
 from runner.flows.state.writing import render
 from runner.records.deviations import with_deviation
+from runner.report.conversation import lines_of
+from runner.report.terminal.table import PLAIN
 from runner.story.session.selector import parsed
 from tests.fuzz.numbers import require_amounts
 from tests.fuzz.registry import folder, target, text_of, written
 
 _SPEC = SessionSpec(argv=("agent",), cwd=Path("/"), env={}, prompt=Path("/dev/null"))
+
+
+@target()
+def conversation(data: bytes) -> None:
+    """What people see of a log: the first line is the agent that wrote it."""
+    agent, _, stream = data.partition(b"\n")
+    log = written(stream, "conversation.log")
+    entries = list(LogReader(log, text_of(agent)).entries(last=True))
+    for line in lines_of(entries, PLAIN):
+        assert "\n" not in line
+        assert neutral(line) == line
+        assert len(line) < 2 * LONGEST_LINE
+    assert entries == list(LogReader(log, text_of(agent)).entries(last=True))
 
 
 def _hear(name: str, data: bytes) -> None:

@@ -1,7 +1,8 @@
 """Targets for what a repository's files and variables say: stories, settings, flows, claims, prompts."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from isolation.claims import globs
 from isolation.claims.disjoint import Proof

@@ -1,9 +1,8 @@
 """Sandboxes that conflict with each other: a warning where they do, and nowhere else."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from isolation.model import IsolationMode
 from runner.agents.known.aider import AiderAgent

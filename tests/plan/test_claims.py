@@ -2,6 +2,7 @@
 
 import pytest
 
+from isolation.claims import disjoint
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.model import Story, StoryId
@@ -140,6 +141,13 @@ def test_case_counts_only_where_the_file_system_says_so() -> None:
 HOSTILE = (f"lib/{'?' * 25}*", f"!lib/*a{'?' * 20}*")
 
 
+@pytest.fixture
+def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End a search sooner; that the real budget ends it, too, is shown where the search is tested."""
+    monkeypatch.setattr(disjoint, "STEPS_A_PAIR", disjoint.STEPS_A_PAIR // 50)
+
+
+@pytest.mark.usefixtures("_small_budget")
 def test_what_cannot_be_proven_is_refused_in_one_tree() -> None:
     """Too complex is not disjoint: both stories and their globs are named."""
     with pytest.raises(ClaimError) as caught:
@@ -157,6 +165,7 @@ def test_what_cannot_be_proven_is_refused_in_one_tree() -> None:
     assert caught.value.hint
 
 
+@pytest.mark.usefixtures("_small_budget")
 @pytest.mark.parametrize("isolation", ["none", "worktree"])
 def test_every_claim_must_lie_within_the_boundary(isolation: str) -> None:
     """What lies outside of all the globs of a boundary is shown, with the story and its glob."""
@@ -195,6 +204,7 @@ def test_many_overlaps_are_a_few_notes() -> None:
     assert len(claimed.overlaps) == 45, "the forecast has them all"
 
 
+@pytest.mark.usefixtures("_small_budget")
 def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:
     """A plan for worktrees does not fail on claims that cannot be compared."""
     stories = [story("a", *HOSTILE), story("b", "lib/*z")]

@@ -58,7 +58,7 @@ def _by_key(declared: Declared) -> str:
 def test_every_field_of_the_settings_is_declared() -> None:
     """No setting is left without its `Setting`, and every one has a help text."""
     declared = declared_in(Settings)
-    assert [item.field for item in declared] == list(Settings.__dataclass_fields__)
+    assert [item.field for item in declared] == list(Settings.__struct_fields__)
     assert all(item.setting.help for item in declared)
 
 

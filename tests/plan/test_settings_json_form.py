@@ -1,9 +1,9 @@
 """Settings in the journal: a resume gets what the run was started with, also from an older version."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from runner.core.errors import JournalError
 from runner.core.settings import Settings

@@ -1,9 +1,9 @@
 """Settings: which place decides, and that every value knows its origin."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.errors import SettingsError
@@ -77,11 +77,14 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "keep-runs-days = 5\nkeep-runs-mb = 50\n"
         "seal = 'writes'\nseal-hides = '~/x'\nseal-shows = ['~/.npmrc']\npass-env = 'NPM_TOKEN'\n"
         "seal-network = ['@npm', '*.example.org:8443']\n"
-        "worktree-root = '../w'\npool = 2\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
+        "worktree-root = '../w'\npool = 2\nprepare = 'pool'\n"
+        "symlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "sparse-paths = 'src'\nsparse = 'owns'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
         "land-style = 'rebase'\nland-message = '{id}'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
+        "otel-endpoint = 'http://x:4318'\nspiral-limit = 9\n"
+        "notify-on = ['ended']\nnotify-desktop = true\nnotify-urls = ['ntfy://x']\nbell = false\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"
         "[context]\ncaution-tools = 40\nlarge-kb = 2.5\n"

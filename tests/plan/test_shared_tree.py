@@ -1,11 +1,11 @@
 """What a run decides about a shared tree before stories work in it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.guard.guard import Support

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story
 from tests.conftest import git
+from tests.schemas import complaints
 
 DIALECTS = ("rich", "pointer", "autodev")
 FLOW = """
@@ -123,6 +123,4 @@ def test_status_before_the_first_run_shows_where_the_stories_are(repo: Path) -> 
 
 
 def _complaints(document: dict[str, Any]) -> list[str]:
-    return [
-        error.message for error in Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(document)
-    ]
+    return complaints(json.loads(SCHEMA.read_text()), document)

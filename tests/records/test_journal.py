@@ -146,7 +146,7 @@ def public_folder() -> Iterator[Path]:
 
 
 STRANGER = """
-import os, sys
+import os, shutil, sys, tempfile  # what is loaded late, a stranger could not load from root's own Python
 from pathlib import Path
 from runner.records.journal import Journal
 if os.geteuid() == 0:

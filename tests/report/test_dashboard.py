@@ -10,20 +10,24 @@ from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import apply
 from runner.core.model import RunSnapshot, StoryId
+from runner.core.outlook.left import Sample, outlook
 from runner.core.text.screen import cells
 from runner.report.terminal.dashboard import Dashboard, render
+from runner.report.terminal.live_table import DROPPED
+from runner.report.terminal.picture import Filter, PaneText, Picture
 from runner.run.signals import ctrl_c
 from runner.story.context.stop import Level, StopControl
 from tests.records.sample_runs import START, done, event, mixed_events, snapshot, started, working
 
 NOW = START + 120
 HINT = "Ctrl-C: start nothing new"
+PLAIN = Picture()
 
 
-def drawn(run: RunSnapshot, *, width: int = 80, height: int = 24) -> list[str]:
+def drawn(run: RunSnapshot, *, width: int = 80, height: int = 24, picture: Picture = PLAIN) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
     with console.capture() as capture:
-        console.print(render(run, now=NOW, width=width, height=height, hint=HINT))
+        console.print(render(run, now=NOW, width=width, height=height, hint=HINT, picture=picture))
     return capture.get().splitlines()
 
 
@@ -50,14 +54,16 @@ def test_whole_picture_at_80_columns() -> None:
     assert lines[0] == "autopilot-multi · run 20260102-120311-ab12" + " " * 34 + "2:00"
     assert lines[1].endswith("  3 of 6 finished")
     assert lines[2:] == [
+        "$0.50 · 2.1k tokens · 1 done, 1 failed, 1 skipped, 1 queued, 1 waiting",
         "1 running · 3 of 3 slots · machine OK, 12.1 GB free",
         "",
-        "✓ api-3        done     1 of 4  0:12  autopilot/api-3: 2 commits, verified",
-        "✗ checkout-17  failed   4 of 4  0:45  verify failed: `pytest -q services/paymen…",
-        "⊘ web-1        skipped                checkout-17 failed, and this story depend…",
-        "● docs-2       running  1 of 4  1:13  Implement (23 tools, caution): Editing a.…",
-        "○ ops-1        queued",
-        "· ui-4         waiting                for docs-2",
+        "STORY          STATUS   ATTEMPT  TIME   COST",
+        "✓ api-3        done     1 of 4   0:12  $0.25  autopilot/api-3: 2 commits, verif…",
+        "✗ checkout-17  failed   4 of 4   0:45  $0.25  verify failed: `pytest -q service…",
+        "⊘ web-1        skipped                        checkout-17 failed, and this stor…",
+        "● docs-2       running  1 of 4   1:13         Implement (23 tools, caution): Ed…",
+        "○ ops-1        queued                         waits for its turn",
+        "· ui-4         waiting                        waits for docs-2",
         "",
         f"{HINT} · no open decisions",
     ]
@@ -65,7 +71,62 @@ def test_whole_picture_at_80_columns() -> None:
 
 def test_titles_at_120_columns() -> None:
     """A wide terminal shows what each story is about."""
-    assert any("The work of docs-2" in line for line in drawn(snapshot(mixed_events()), width=120))
+    assert any("The work of docs-2" in line for line in drawn(snapshot(mixed_events()), width=140))
+
+
+def test_columns_give_way_in_their_order() -> None:
+    """Title, step, left, cost, attempt, time: each narrower terminal shows a part of the wider one."""
+    run = snapshot(mixed_events())
+    past = [Sample(story_id=name, agent="claude", seconds=900.0) for name in run.stories]
+    picture = Picture(outlook=outlook(run, past, NOW))
+    seen: list[tuple[str, ...]] = []
+    for width in range(200, 30, -1):
+        titles = drawn(run, width=width, picture=picture)[4:6]
+        names = " ".join(titles).split()
+        left = tuple(name for name in DROPPED if name in names)
+        if "STORY" in names and (not seen or seen[-1] != left):
+            seen.append(left)
+    assert seen == [DROPPED[number:] for number in range(len(seen))]
+    assert len(seen) >= len(DROPPED)
+
+
+def test_what_is_left_and_what_it_will_cost_stand_at_the_top() -> None:
+    """Both of the run, and the time of each story that works."""
+    run = snapshot(mixed_events())
+    past = [Sample(story_id=name, seconds=900.0, cost_usd=1.0) for name in run.stories]
+    lines = drawn(run, width=140, picture=Picture(outlook=outlook(run, past, NOW)))
+    assert lines[2].startswith("~29 min left · $0.50 of ~$3.50 · 2.1k tokens · 1 done")
+    assert any("docs-2" in line and "~14 min" in line for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 50), (40, 12)])
+def test_a_pane_is_below_the_table_and_nothing_of_it_is_cut(width: int, height: int) -> None:
+    """The selected story stays in sight; long lines go on in the next one; a log shows its end."""
+    path = "/srv/" + "very-long-folder/" * 12 + "docs-2"
+    log = [f"line {number}" for number in range(300)]
+    pane = PaneText(title="docs-2", head=(path,), lines=log, follows=True)
+    chosen = Picture(keys="? help", selected=StoryId("docs-2"), pane=pane)
+    lines = drawn(snapshot(mixed_events()), width=width, height=height, picture=chosen)
+    assert len(lines) == height
+    assert any(line.startswith("▸ ● docs-2") for line in lines)
+    assert any(line.rstrip() == "line 299" for line in lines)
+    if height > 12:
+        assert path in "".join(line.rstrip() for line in lines)
+    back = replace(chosen, pane=replace(pane, scroll=100))
+    lines = drawn(snapshot(mixed_events()), width=width, height=height, picture=back)
+    assert any(line.rstrip() == "line 199" for line in lines)
+    assert not any(line.rstrip() == "line 200" for line in lines)
+
+
+def test_a_filter_shows_only_what_it_names() -> None:
+    """By what a story does, and by a text in its id or its title."""
+    run = snapshot(mixed_events())
+    ended = drawn(run, picture=Picture(filter=Filter.ENDED))
+    assert [line.split()[1] for line in ended if line[:2] in {"✓ ", "✗ ", "⊘ ", "● "}] == [
+        *("api-3", "checkout-17", "web-1")
+    ]
+    assert not any("api-3" in line for line in drawn(run, picture=Picture(text="DOCS"))[5:-3])
+    assert any("no story matches" in line for line in drawn(run, picture=Picture(text="nothing like it")))
 
 
 def test_more_stories_than_fit() -> None:
@@ -80,7 +141,7 @@ def test_more_stories_than_fit() -> None:
 def test_rest_is_counted_by_status() -> None:
     """When the rest is mixed, each kind is counted."""
     lines = drawn(large(), height=11)
-    assert any(line.rstrip() == "… 36 more: 4 done, 32 queued" for line in lines)
+    assert any(line.rstrip() == "… 34 more: 2 done, 32 queued" for line in lines)
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 79, 80, 81, 100, 120, 300])
@@ -100,7 +161,7 @@ def test_hostile_output_is_only_text() -> None:
     story = replace(run.stories[StoryId("a")], last_line=hostile, title=hostile)
     lines = drawn(replace(run, stories={story.id: story}), width=120)
     assert "\x1b" not in "".join(lines)
-    assert any("Implement: [red]markup[/red]" in line for line in lines)
+    assert any("Implement" in line and "[red]markup[/red]" in line for line in lines)
 
 
 def test_kill_switch_and_decisions_are_told() -> None:
@@ -133,7 +194,7 @@ def test_live_view_draws_on_demand_and_leaves_a_clean_screen() -> None:
         assert screen.getvalue() == first
         console.size = console.size._replace(width=30, height=6)
         dashboard.refresh(NOW)
-        assert "3 of 6 finished" in screen.getvalue().removeprefix(first)
+        assert "… 5 more" in screen.getvalue().removeprefix(first)
     ending = screen.getvalue()[-200:]
     assert ending.endswith("\x1b[1A\x1b[2K"), "the last line that was drawn is erased"
     assert "\x1b[?25h" in ending, "the cursor is back"

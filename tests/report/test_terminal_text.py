@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
+from runner.core.outlook.left import Sample, outlook
 from runner.core.text.screen import cells
 from runner.report.run_document import run_document
 from runner.report.terminal.plan import PlanRow, PlanView, plan_document, plan_text
@@ -44,6 +45,7 @@ def test_document_has_the_shared_shape() -> None:
     data = run_document(mixed())
     assert list(data) == [
         *("run_id", "state", "started_at", "ended_at", "base", "isolation", "enforcement", "tier", "window"),
+        "paused",
         *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "forecast"),
         *("landings", "next", "notes"),
     ]
@@ -92,20 +94,24 @@ def test_status_table_of_a_running_run() -> None:
         run.stories[StoryId("docs-2")], last_line="Editing \x1b[31mdocs/guide.md\x1b[0m " + "x" * 80
     )
     run = replace(run, stories={**run.stories, docs.id: docs})
-    assert status(run, look=NARROW, now=START + 120, alive=True).splitlines() == [
+    past = [Sample(story_id=name, seconds=900.0, cost_usd=1.0) for name in run.stories]
+    expected = outlook(run, past, START + 120)
+    text = status(run, look=NARROW, now=START + 120, alive=True, outlook=expected)
+    assert text.splitlines() == [
         "run 20260102-120311-ab12 · running for 2 min 00 s · 1 done, 1 failed, 1 skipped,",
         "1 running, 1 queued, 1 waiting",
-        "1 story running · 3 of 3 slots · machine OK, 12.1 GB free",
+        "1 story running · $0.50 of ~$3.50 · 2.1k tokens · ~29 min left · 3 of 3 slots ·",
+        "machine OK, 12.1 GB free",
         "",
-        "STORY          STATUS   ATTEMPT        TIME",
-        "✓ api-3        done     1 of 4       12.3 s  autopilot/api-3: 2 commits, verifi…",
-        "✗ checkout-17  failed   4 of 4       45.0 s",
+        "STORY          STATUS   ATTEMPT        TIME   COST     LEFT",
+        "✓ api-3        done     1 of 4       12.3 s  $0.25           autopilot/api-3: 2…",
+        "✗ checkout-17  failed   4 of 4       45.0 s  $0.25",
         "⊘ web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
         "    next: autopilot-multi logs checkout-17",
-        "● docs-2       running  1 of 4   1 min 13 s  Implement: Editing docs/guide.md x…",
-        "○ ops-1        queued",
-        "· ui-4         waiting                       for docs-2",
+        "● docs-2       running  1 of 4   1 min 13 s         ~14 min  Implement: Editing…",
+        "○ ops-1        queued                                        waits for its turn",
+        "· ui-4         waiting                                       waits for docs-2",
         "",
         "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
         "note: no git identity: committing as autopilot-multi",
@@ -128,9 +134,9 @@ def test_status_of_an_interrupted_run_says_how_to_go_on() -> None:
 def test_report_tells_verdict_branch_time_reason_and_next_command() -> None:
     """The plain report of an ended run, as CI keeps it."""
     assert report(snapshot(ended_events()), look=PLAIN).splitlines() == [
-        "STORY        STATUS   ATTEMPT    TIME",
-        "api-3        done     1 of 4   12.3 s  autopilot/api-3: 2 commits, verified",
-        "checkout-17  failed   4 of 4   45.0 s",
+        "STORY        STATUS   ATTEMPT    TIME   COST",
+        "api-3        done     1 of 4   12.3 s  $0.25  autopilot/api-3: 2 commits, verified",
+        "checkout-17  failed   4 of 4   45.0 s  $0.25",
         "web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
         "    next: autopilot-multi logs checkout-17",

@@ -264,7 +264,7 @@ def made_up(seed: int) -> Iterator[None]:
         mock.patch("runner.story.session.session.LOOK_FOR_LIFE", 60.0),
         mock.patch("runner.story.presence.BEAT_SECONDS", 36_000.0),
         mock.patch("runner.run.window.TICK_SECONDS", 20.0),
-        mock.patch("runner.run.orchestrator.REQUEST_SECONDS", 600.0),
+        mock.patch("runner.run.control.service.REQUEST_SECONDS", 600.0),
         mock.patch("runner.run.orchestrator.PAUSE_SECONDS", 600.0),
     ):
         yield

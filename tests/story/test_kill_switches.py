@@ -145,6 +145,20 @@ async def test_the_second_spiral_of_a_run_ends_the_cohort(repo: Path, tmp_path: 
     assert records[None]["stop_reason"] == "spiral"
 
 
+async def test_with_a_higher_limit_two_bad_stories_end_alone(repo: Path) -> None:
+    """Each has its retry and is stopped by its second spiral; the good ones that wait are done."""
+    for name in ("a", "b"):
+        write_story(repo, name, command=result(agent_summary={"spiral": 1}), priority=9)
+    for name in ("c", "d"):
+        write_story(repo, name, command=f"echo x > {name}")
+    ended = await carry(repo, max_stories=2, base_check="off", spiral_limit=9)
+    for name in ("a", "b"):
+        assert switch_of(story(ended, name))[0] == "spiral"
+        assert len(story(ended, name).sessions) == 2
+    assert [story(ended, name).status for name in ("c", "d")] == [Status.DONE, Status.DONE]
+    assert ended.run.kill_switch is None
+
+
 async def test_a_session_that_is_being_prepared_at_the_cohorts_end_does_not_begin(
     repo: Path, tmp_path: Path
 ) -> None:

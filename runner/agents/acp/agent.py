@@ -14,6 +14,9 @@ from runner.agents.known_agent import Permissions
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.agent_settings import AgentSettings
+from runner.core.conversation.entry import Entry, Kind
+from runner.core.conversation.entry import result as result_entry
+from runner.core.conversation.tool_call import tool as tool_entry
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
@@ -96,6 +99,38 @@ class AcpAgent:
                 return None
 
 
+def render(line: bytes) -> tuple[Entry, ...] | None:  # noqa: PLR0911  one return per event
+    """Return what one event of the driver shows to people; None for a line that is none."""
+    event = load(line)
+    if event is None or event.get("via") != driver.VIA:
+        return None
+    match event.get("type"):
+        case "message":
+            return (Entry(kind=Kind.MESSAGE, text=text(event, "text")),)
+        case "tool":
+            return (_shown_tool(event),)
+        case "ended":
+            output, failed = text(event, "output"), event.get("failed") is True
+            return (result_entry(output, failed=failed),) if output.strip() or failed else ()
+        case "denied":
+            return (Entry(kind=Kind.ERROR, text=f"denied: {text(event, 'what')}"),)
+        case "result" if event.get("ok") is not True:
+            return (Entry(kind=Kind.ERROR, text=_reason(event)),)
+        case _:
+            return ()
+
+
+def _shown_tool(event: dict[str, Any]) -> Entry:
+    """Return a tool call: the command, else the title, which names files in most agents."""
+    command = text(event, "input", "command")
+    return tool_entry(text(event, "kind"), command or text(event, "title"))
+
+
+def _reason(event: dict[str, Any]) -> str:
+    stop = text(event, "stop")
+    return text(event, "message") or _STOPPED.get(stop, f"it stopped: {stop or 'no reason'}")
+
+
 def _ended(event: dict[str, Any]) -> AgentUpdate:
     name = text(event, "id")
     result = tool_result(name, at(event, "output"), failed=event.get("failed") is True)
@@ -131,7 +166,7 @@ def _result(event: dict[str, Any]) -> AgentUpdate:
     if event.get("ok") is True:
         return AgentUpdate(final=Final(ok=True, denied=denied))
     stop = text(event, "stop")
-    words = text(event, "message") or _STOPPED.get(stop, f"it stopped: {stop or 'no reason'}")
+    words = _reason(event)
     found = faults.failed(words, at=time.time())
     fault = found.fault
     if stop == "refusal" or _code(event) == driver.NOT_FOUND:

@@ -29,13 +29,17 @@ import time
 from collections import Counter, deque
 from typing import IO, Any, NoReturn
 
+from isolation.patterns import pattern
+
 PROTOCOL = 1
+VIA = "acp"
+"""Marks the events of this program, whatever the agent is called."""
 HANDSHAKE_SECONDS = 120
 CANCEL_SECONDS = 2
 EXIT_SECONDS = 3.0
 AUTH_REQUIRED, NOT_FOUND, NO_METHOD = -32000, -32002, -32601
 _HARMLESS = frozenset({"read", "edit", "delete", "move", "search", "think"})
-_GIT = re.compile(r"git (?:add|commit|status|diff|log|show|rm|mv|restore)(?: [^;&|<>`$\n]*)?")
+_GIT = pattern(r"git (?:add|commit|status|diff|log|show|rm|mv|restore)(?: [^;&|<>`$\n]*)?")
 _MOST_OUTPUT = 200_000
 _SHOWN = 200
 
@@ -85,7 +89,7 @@ class Orders:
 
 def tell(event: str, /, **fields: Any) -> None:
     """Print one event, whole."""
-    os.write(1, json.dumps({"type": event, **fields}).encode() + b"\n")
+    os.write(1, json.dumps({"via": VIA, "type": event, **fields}).encode() + b"\n")
 
 
 def _note(text: str) -> None:

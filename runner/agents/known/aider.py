@@ -4,27 +4,28 @@ It exits with 0 whatever its service did, so its errors are read from its lines.
 line; the token count that follows every reply overrides it.
 """
 
-import re
 import time
 from collections.abc import Mapping
 
+from isolation.patterns import pattern
 from runner.agents import faults
 from runner.agents.json_line import last_line
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.conversation.entry import Entry, Kind
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.limits.stall import announced_wait
 from runner.core.model import Usage
 from runner.core.text.amounts import amount, whole_amount
 
 # A number begins where none is before it: otherwise a long one would be tried from each of its digits.
-_TOKENS = re.compile(
+_TOKENS = pattern(
     rb"Tokens: ([\d.,]++)(k|M)? sent(?:.*?(?<![\d.,]))([\d.,]++)(k|M)? received"
     rb"(?:.*?\$([\d.]++) message)?"
 )
 _LONGEST_LINE = 1000
 _SCALE = {b"k": 1e3, b"M": 1e6}
-_ERROR = re.compile(r"litellm\.(?:\w+\.)*(\w+(?:Error|Timeout)|Timeout)\b")
+_ERROR = pattern(r"litellm\.(?:\w+\.)*(\w+(?:Error|Timeout)|Timeout)\b")
 _STATUS: Mapping[str, int] = {
     "AuthenticationError": 401,
     "PermissionDeniedError": 403,
@@ -35,6 +36,7 @@ _STATUS: Mapping[str, int] = {
 }
 """The status that each of its errors stands for; all others are temporary."""
 _TEMPORARY = 500
+_ACTS = ("Applied edit to ", "Commit ", "Added ", "Running ", "Creating empty file ")
 _QUIET = 600.0
 """It prints nothing while the model thinks."""
 
@@ -90,6 +92,17 @@ class AiderAgent(KnownAgent):
             cost_usd=amount(_read(found[5])) if found[5] else None,
         )
         return AgentUpdate(usage=usage, final=Final(ok=True))
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what a line shows: all is text but for errors and what it did."""
+        words = line[:_LONGEST_LINE].decode("utf-8", "replace").strip()
+        if _ERROR.match(words):
+            return (Entry(kind=Kind.ERROR, text=line.decode("utf-8", "replace")),)
+        if words.startswith(_ACTS):
+            return (Entry(kind=Kind.TOOL, text=words),)
+        if _TOKENS.search(line[:_LONGEST_LINE]) or words.startswith("Retrying in "):
+            return (Entry(kind=Kind.NOTE, text=words),)
+        return None
 
 
 def _words(shown: str) -> AgentUpdate | None:

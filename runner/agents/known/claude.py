@@ -17,7 +17,10 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn, StartProblem
 from runner.agents.protocol import AgentJob, Launch, Traits
-from runner.agents.tool_calls import files_read, tool_result
+from runner.agents.tool_calls import files_read, tool_result, words_of
+from runner.core.conversation.entry import Entry, Kind
+from runner.core.conversation.entry import result as result_entry
+from runner.core.conversation.tool_call import tool
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
@@ -38,6 +41,7 @@ class ClaudeAgent(KnownAgent):
     """Starts and reads `claude`."""
 
     name = "claude"
+    continued_by = ("--resume",)
     package = "@anthropic-ai/claude-code"
     tried = ("2.1.197", "2.1.326")
     acp_programs = ("claude-agent-acp", "claude-code-acp")
@@ -145,6 +149,60 @@ class ClaudeAgent(KnownAgent):
                 return replace(seen, final=Final(ok=False, message=words, fault=Fault.SPENT))
             case _:
                 return None
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what one event shows."""
+        event = load(line)
+        if event is None:
+            return None
+        kind = text(event, "type")
+        if kind in {"assistant", "user"} and isinstance(at(event, "message"), dict):
+            return _shown_blocks(event)
+        if kind == "result" and "subtype" in event:
+            return _shown_result(event)
+        if kind == "system" and "subtype" in event:
+            seen = _system(event)
+            return (Entry(kind=Kind.NOTE, text=seen.message),) if seen is not None and seen.message else ()
+        if kind == "rate_limit_event":
+            rejected = text(event, "rate_limit_info", "status") == "rejected"
+            return (
+                (Entry(kind=Kind.ERROR, text="the service refuses: its rate limit is reached"),)
+                if rejected
+                else ()
+            )
+        # Parts of messages, which come whole afterwards.
+        return () if kind == "stream_event" else None
+
+
+def _shown_blocks(event: dict[str, Any]) -> tuple[Entry, ...]:
+    """Return what the blocks of a message show; a text of the user is the prompt."""
+    nested, said = _is_nested(event), event.get("type") == "assistant"
+    entries = []
+    for block in objects(event, "message", "content"):
+        match block.get("type"):
+            case "text" if said and text(block, "text").strip():
+                kind = Kind.ERROR if text(event, "error") else Kind.MESSAGE
+                entries.append(Entry(kind=kind, text=text(block, "text"), nested=nested))
+            case "thinking" if text(block, "thinking").strip():
+                entries.append(Entry(kind=Kind.THOUGHT, text=text(block, "thinking"), nested=nested))
+            case "tool_use":
+                entries.append(tool(text(block, "name"), at(block, "input"), nested=nested))
+            case "tool_result":
+                failed = block.get("is_error") is True
+                entries.append(result_entry(words_of(block.get("content")), failed=failed, nested=nested))
+            case _:
+                pass
+    return tuple(entries)
+
+
+def _shown_result(event: dict[str, Any]) -> tuple[Entry, ...]:
+    """Return what the last event adds to the messages before it: an error, and what was denied."""
+    final = result(event).final
+    denied = final.denied if final is not None else ()
+    entries = [Entry(kind=Kind.ERROR, text=f"denied: {what}") for what in denied]
+    if final is not None and not final.ok:
+        entries.append(Entry(kind=Kind.ERROR, text=final.message))
+    return tuple(entries)
 
 
 def _can_name(command: str) -> bool:

@@ -7,25 +7,30 @@ are in the file that it keeps about the thread.
 
 import json
 import os
-import re
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isolation.patterns import pattern
 from runner.agents import faults
-from runner.agents.json_line import at, last_line, load, text, tool_line, whole
+from runner.agents.json_line import at, last_line, load, objects, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.agent_settings import AgentSettings
+from runner.core.conversation.entry import Entry, Kind
+from runner.core.conversation.entry import result as result_entry
+from runner.core.conversation.tool_call import tool as tool_entry
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
-_THREAD = re.compile(r"[0-9a-f-]{36}")
-_RECONNECTING = re.compile(r"Reconnecting\.* *(\d{1,9})/")
+_WHOLE = frozenset({"file_change", "web_search"})
+"""Tools that say only at their end what they did."""
+_SHELL = pattern(r"^\S*/?(?:ba|z)?sh -l?c (?=['\"])")
+_THREAD = pattern(r"[0-9a-f-]{36}")
+_RECONNECTING = pattern(r"Reconnecting\.* *(\d{1,9})/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it retries."""
 QUIET = 330.0
@@ -40,6 +45,7 @@ class CodexAgent(KnownAgent):
     """Starts and reads `codex`."""
 
     name = "codex"
+    continued_by = ("resume",)
     package = "@openai/codex"
     tried = ("0.166.0", "0.169.0")
     acp_programs = ("codex-acp",)
@@ -152,6 +158,22 @@ class CodexAgent(KnownAgent):
             case _:
                 return None
 
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what one event shows."""
+        event = load(line)
+        kind = text(event, "type")
+        match kind:
+            case "item.started" | "item.completed":
+                return _shown_item(at(event, "item"), begins=kind == "item.started")
+            case "turn.failed":
+                return (Entry(kind=Kind.ERROR, text=_plain(text(event, "error", "message"))),)
+            case "error" if text(event, "message"):
+                return (Entry(kind=Kind.ERROR, text=_plain(text(event, "message"))),)
+            case "thread.started" | "turn.started" | "turn.completed" | "item.updated":
+                return ()
+            case _:
+                return None
+
 
 def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex")
@@ -159,6 +181,8 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 def _configuration(environ: Mapping[str, str]) -> dict[str, Any]:
     """Read the user's configuration of codex; what cannot be read, it will name itself."""
+    import tomllib
+
     try:
         return tomllib.loads((_home(environ) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -194,6 +218,33 @@ def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
     if kind == "agent_message" and not begins:
         return AgentUpdate(message=last_line(text(item, "text")), said=text(item, "text"))
     return None
+
+
+def _shown_item(item: Any, *, begins: bool) -> tuple[Entry, ...]:
+    """Return what an item shows: a tool when it begins, its result and all else when it is complete."""
+    kind = text(item, "type")
+    if kind in _TOOLS and begins:
+        return () if kind in _WHOLE else (_shown_tool(item),)
+    if kind in _TOOLS:
+        call = (_shown_tool(item),) if kind in _WHOLE else ()
+        failed = bool(whole(item, "exit_code")) or text(item, "status") in {"failed", "declined"}
+        output = text(item, "aggregated_output") or text(item, "error", "message")
+        return (*call, result_entry(output, failed=failed)) if output.strip() or failed else call
+    kinds = {"agent_message": Kind.MESSAGE, "reasoning": Kind.THOUGHT, "error": Kind.NOTE}
+    words = text(item, "message" if kind == "error" else "text")
+    return () if begins or kind not in kinds or not words.strip() else (Entry(kind=kinds[kind], text=words),)
+
+
+def _shown_tool(item: Any) -> Entry:
+    kind, name = text(item, "type"), text(item, "type").replace("_", " ")
+    if kind == "file_change":
+        paths = [text(change, "path") for change in objects(item, "changes")]
+        return tool_entry(name, ", ".join(filter(None, paths)))
+    if kind == "mcp_tool_call":
+        return tool_entry(f"{text(item, 'server')} {text(item, 'tool')}".strip(), at(item, "arguments"))
+    if kind == "command_execution":
+        return tool_entry("shell", _SHELL.sub("", text(item, "command")).strip("'\""))
+    return tool_entry(name, item)
 
 
 def _plain(words: str) -> str:

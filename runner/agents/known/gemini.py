@@ -7,7 +7,10 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
-from runner.agents.tool_calls import files_read, tool_result
+from runner.agents.tool_calls import files_read, tool_result, words_of
+from runner.core.conversation.entry import Entry, Kind
+from runner.core.conversation.entry import result as result_entry
+from runner.core.conversation.tool_call import tool as tool_entry
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
@@ -16,6 +19,7 @@ class GeminiAgent(KnownAgent):
     """Starts and reads `gemini`."""
 
     name = "gemini"
+    continued_by = ("--resume",)
     package = "@google/gemini-cli"
     tried = ("0.61.0",)
     sign_in = SignIn(
@@ -92,6 +96,31 @@ class GeminiAgent(KnownAgent):
                 return AgentUpdate(
                     usage=usage, final=Final(ok=True) if ok else faults.failed(words, at=time.time())
                 )
+            case _:
+                return None
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:  # noqa: PLR0911  one return per event
+        """Return what one event shows."""
+        event = load(line)
+        if event is None or "timestamp" not in event:
+            return None
+        match event.get("type"):
+            case "message" if event.get("role") != "user":
+                part = bool(event.get("delta"))
+                return (Entry(kind=Kind.MESSAGE, text=text(event, "content"), continues=part),)
+            case "init" | "message":
+                return ()
+            case "tool_use":
+                return (tool_entry(text(event, "tool_name"), at(event, "parameters")),)
+            case "tool_result":
+                failed = text(event, "status") == "error"
+                output = words_of(event.get("output")) or text(event, "error", "message")
+                return (result_entry(output, failed=failed),) if output.strip() or failed else ()
+            case "error":
+                return (Entry(kind=Kind.ERROR, text=text(event, "message")),)
+            case "result":
+                words = text(event, "error", "message")
+                return (Entry(kind=Kind.ERROR, text=words),) if words else ()
             case _:
                 return None
 

@@ -10,7 +10,10 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
-from runner.agents.tool_calls import files_read, tool_result
+from runner.agents.tool_calls import files_read, tool_result, words_of
+from runner.core.conversation.entry import Entry, Kind
+from runner.core.conversation.entry import result as result_entry
+from runner.core.conversation.tool_call import tool as tool_entry
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
@@ -21,6 +24,7 @@ class OpencodeAgent(KnownAgent):
     """Starts and reads `opencode`."""
 
     name = "opencode"
+    continued_by = ("--session",)
     package = "opencode-ai"
     tried = ("1.18.33",)
     sign_in = SignIn(
@@ -76,8 +80,7 @@ class OpencodeAgent(KnownAgent):
                 final = Final(ok=True) if text(part, "reason") == "stop" else None
                 return AgentUpdate(conversation=conversation, usage=usage, final=final)
             case "error":
-                error = at(event, "error")
-                words = text(error, "data", "message") or text(error, "message") or text(error, "name")
+                error, words = at(event, "error"), _complaint(event)
                 status = whole(error, "data", "statusCode") or whole(error, "statusCode")
                 return AgentUpdate(
                     conversation=conversation,
@@ -86,6 +89,39 @@ class OpencodeAgent(KnownAgent):
                 )
             case _:
                 return None
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what one event shows; a tool call comes with its result."""
+        event = load(line)
+        if event is None or "sessionID" not in event:
+            return None
+        part = at(event, "part")
+        match event.get("type"):
+            case "tool_use":
+                return _shown_tool(part)
+            case "text" | "reasoning" as kind:
+                words = text(part, "text")
+                shown = Kind.MESSAGE if kind == "text" else Kind.THOUGHT
+                return (Entry(kind=shown, text=words),) if words.strip() else ()
+            case "step_start" | "step_finish":
+                return ()
+            case "error":
+                return (Entry(kind=Kind.ERROR, text=_complaint(event)),)
+            case _:
+                return None
+
+
+def _shown_tool(part: Any) -> tuple[Entry, ...]:
+    state = at(part, "state")
+    failed = text(state, "status") == "error"
+    output = words_of(at(state, "output")) or text(state, "error")
+    call = tool_entry(text(part, "tool"), at(state, "input"))
+    return (call, result_entry(output, failed=failed)) if output.strip() or failed else (call,)
+
+
+def _complaint(event: dict[str, Any]) -> str:
+    error = at(event, "error")
+    return text(error, "data", "message") or text(error, "message") or text(error, "name")
 
 
 def _tool(conversation: str, part: Any) -> AgentUpdate:

@@ -11,6 +11,7 @@ from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
+from runner.core.conversation.entry import Entry, Kind
 from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
 
@@ -21,6 +22,7 @@ class QwenAgent(KnownAgent):
     """Starts and reads `qwen`."""
 
     name = "qwen"
+    continued_by = ("--resume",)
     package = "@qwen-code/qwen-code"
     tried = ("0.15.10", "0.24.4")
     sign_in = SignIn(
@@ -61,6 +63,13 @@ class QwenAgent(KnownAgent):
         if at(event, "error") is None and not words.startswith(_ERROR):
             return seen
         return replace(seen, message=last_line(words), final=faults.failed(words, at=time.time()))
+
+    def render(self, line: bytes) -> tuple[Entry, ...] | None:
+        """Return what one event shows; an error of its service comes as a message."""
+        shown = self._events.render(line)
+        return shown and tuple(
+            replace(entry, kind=Kind.ERROR) if entry.text.startswith(_ERROR) else entry for entry in shown
+        )
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:

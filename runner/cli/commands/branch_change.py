@@ -22,10 +22,10 @@ RUNS_SEARCHED = 50
 
 def find_story(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
     """Find the story in the named run, or in the newest run that has it."""
-    from runner.cli.run_reader import RunReader
     from runner.core.errors import NotFoundError
     from runner.core.model import StoryId
     from runner.core.text.names import did_you_mean
+    from runner.run.control.reader import RunReader
 
     name = StoryId(arguments.story)
     with RunReader(arguments.directory, arguments.run) as reader:
@@ -85,13 +85,11 @@ def checkout(
 def _claim(repository: "Repository", run: "RunSnapshot", story: "StorySnapshot") -> tuple[str, ...]:
     """Return what the story owned in its run."""
     from isolation.paths import journal_path
-    from runner.core.events.events import RunStarted
-    from runner.core.events.story_json import from_json
+    from runner.core.events.run_stories import stories_of
     from runner.records.journal import Journal
 
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-        started = (event.body for event in journal.events(run.run_id) if isinstance(event.body, RunStarted))
-        recorded = (from_json(entry) for body in started for entry in body.stories)
+        recorded = stories_of(journal.events(run.run_id))
         return next((one.owns for one in recorded if one.id == story.id), ())
 
 

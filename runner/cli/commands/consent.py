@@ -11,26 +11,19 @@ if TYPE_CHECKING:
     from isolation.git.repository import Repository
     from runner.core.trust import Asked, Demand
 
-_SHOWN = 3
-
 
 def require_consent(
     repository: "Repository", demands: "Sequence[Demand]", *, trust: str, output: Output, ask: bool = True
 ) -> None:
     """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type."""
-    from runner.core.text.names import one_line
-    from runner.plan.trust.agreed import TrustError, not_agreed_yet
+    from runner.plan.trust.agreed import TrustError, not_agreed_yet, refusal
 
     asked = not_agreed_yet(repository, demands, trust=trust, environ=os.environ)
     if not asked:
         return
     if not ask or not can_ask(output):
-        first = "; ".join(f"{one.what} `{one_line(one.value)}` ({one.where})" for one in asked[:_SHOWN])
-        more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
-        raise TrustError(
-            f"files of this repository ask for something that you have not agreed to: {first}{more}",
-            hint="`autopilot-multi trust` shows everything and asks; --trust agrees for this time.",
-        )
+        hint = "`autopilot-multi trust` shows everything and asks; --trust agrees for this time."
+        raise refusal(asked, hint=hint)
     sys.stderr.write(listing(repository, asked, demands) + "\n")
     if not asks_to_agree(repository, asked):
         raise TrustError("you did not agree, so nothing was run", hint="`autopilot-multi trust` asks again.")

@@ -8,6 +8,7 @@ will not show whether the story did anything. A command that cannot start is a f
 from collections import Counter
 from collections.abc import Container, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,7 +16,9 @@ from runner.core.base.commands import cannot_start, is_of_the_machine, missing_p
 from runner.core.events.base import BaseChecked
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Step, Story, StoryId
-from runner.core.settings import Settings
+
+if TYPE_CHECKING:
+    from runner.core.settings import Settings
 
 BASE = StoryId("_base")
 """The name of the base where others are named after their story; no story can be called that."""
@@ -53,7 +56,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def questions(
-    stories: Sequence[Story], settings: Settings, *, settled: Container[StoryId] = ()
+    stories: Sequence[Story], settings: "Settings", *, settled: Container[StoryId] = ()
 ) -> tuple[Question, ...]:
     """Return what is asked, the project's own commands first, each once.
 
@@ -99,7 +102,9 @@ def not_ready(check: BaseChecked, base: str, program: str) -> KillSwitch:
     return Switch.BASE.tripped(detail)
 
 
-def says_nothing(stories: Sequence[Story], settings: Settings, passed: Container[str]) -> tuple[StoryId, ...]:
+def says_nothing(
+    stories: Sequence[Story], settings: "Settings", passed: Container[str]
+) -> tuple[StoryId, ...]:
     """Return the stories whose own commands all pass on the base, so that passing later shows nothing.
 
     What several stories name, or the settings, is a check of the project and is meant to pass.

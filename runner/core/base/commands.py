@@ -4,19 +4,20 @@ Only what is certain counts: a word with a variable or a pattern in it names no 
 `cd` is relative to the workspace any more.
 """
 
-import re
 import shlex
 from collections.abc import Iterable
 
 from msgspec import Struct
+
+from isolation.patterns import pattern
 
 CANNOT_START = frozenset({126, 127})
 """The exit codes of a shell for a program that it cannot run, and for one that it cannot find."""
 
 _LAST_LINES = 30
 _NOT_LITERAL = frozenset("$*?[]{}~`\\!=%")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_OPERATOR = re.compile(r"[();<>|&]+")
+_ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
+_OPERATOR = pattern(r"[();<>|&]+")
 _WORDS_BEFORE_A_PROGRAM = frozenset(
     {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "time", "exec", "command", "nohup"}
     | {"nice", "env", "sudo"}
@@ -30,8 +31,8 @@ _QUOTES = "'\"\u2018\u2019"
 _QUOTED = rf"[{_QUOTES}]?(?P<name>[^:{_QUOTES}]+)[{_QUOTES}]?"
 _WHERE = r"^(?:\S[^:]*: )(?:line \d+: |\d+: )?"
 _NAMED = tuple(
-    re.compile(pattern)
-    for pattern in (
+    pattern(form)
+    for form in (
         r"command not found: (?P<name>\S+)$",
         rf"(?:env|nice|nohup|xargs): {_QUOTED}: (?:No such file or directory|Permission denied)",
         rf"failed to run command {_QUOTED}",
@@ -58,8 +59,8 @@ def missing_program(exit_code: int | None, output: str) -> str:
     if exit_code not in CANNOT_START:
         return ""
     for line in reversed(output.splitlines()[-_LAST_LINES:]):
-        for pattern in _NAMED:
-            if found := pattern.search(line.strip()):
+        for form in _NAMED:
+            if found := form.search(line.strip()):
                 return found["name"].strip()
     return ""
 

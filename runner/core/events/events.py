@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import base, candidates, landing
+from runner.core.events import base, candidates, landing, steering
 from runner.core.model import RunId, StoryId
 
 
@@ -413,6 +413,7 @@ Body: TypeAlias = (
     | BudgetAwaited
     | landing.LandingBody
     | candidates.CandidateBody
+    | steering.SteeringBody
 )
 
 # The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
@@ -455,6 +456,7 @@ _KINDS: dict[str, Any] = {
     "BudgetAwaited": BudgetAwaited,
     **landing.KINDS,
     **candidates.KINDS,
+    **steering.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

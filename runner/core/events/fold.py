@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events import steering
 from runner.core.events.folds.landing_fold import landings_after
 from runner.core.events.folds.left_out_fold import after_landing
+from runner.core.events.folds.steering_fold import planned_story, steered
 from runner.core.events.folds.story_fold import requeued, story_after, tried_again, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
-    DEFAULT_ATTEMPTS,
     BaseCheck,
     KillSwitch,
     Note,
@@ -36,6 +37,8 @@ _OF_THE_RUN = (
     *(ld.LandingVerified, ld.Landed, ld.LandingEnded, ld.StoryNotLanded, ld.LandingAbandoned),
     *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone, ld.ConflictsForeseen),
     *(ld.StoryRestackPlanned, ld.StoryRestacked, ld.StoryNotRestacked),
+    *(steering.RequestAnswered, steering.AdmissionPaused, steering.AdmissionContinued),
+    *(steering.StoriesAdded, steering.StoryEdited, steering.StoryRetried),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 
@@ -66,6 +69,8 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0
     if isinstance(body, ld.LandingBody):
         after = after_landing(run, body)
         return replace(after, landings=landings_after(run.landings, body, event.at))
+    if isinstance(body, steering.SteeringBody):
+        return steered(run, body)
     match body:
         case ev.RunStarted():
             return _started(run, body, event.at)
@@ -152,18 +157,7 @@ def _counted(story: StorySnapshot) -> Status:
 
 
 def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
-    stories = {}
-    for entry in body.stories:
-        depends_on = tuple(StoryId(item) for item in entry["depends_on"])
-        stories[StoryId(entry["id"])] = StorySnapshot(
-            id=StoryId(entry["id"]),
-            title=entry["title"],
-            status=Status.WAITING if depends_on else Status.QUEUED,
-            depends_on=depends_on,
-            flow=entry.get("flow", "quick"),
-            allow_no_change=entry.get("allow_no_change", False),
-            max_attempts=entry.get("max_attempts") or body.options.get("max_attempts") or DEFAULT_ATTEMPTS,
-        )
+    stories = {StoryId(entry["id"]): planned_story(entry, body.options) for entry in body.stories}
     return replace(
         run,
         started_at=at,
@@ -189,7 +183,13 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
     # A resume of an ended run starts the count over; one after a crash does not.
     spirals = 0 if run.ended else run.cohort_spirals
     return replace(
-        run, stories=stories, ended_at=None, exit_code=None, kill_switch=None, cohort_spirals=spirals
+        run,
+        stories=stories,
+        ended_at=None,
+        exit_code=None,
+        kill_switch=None,
+        cohort_spirals=spirals,
+        paused=False,
     )
 
 

@@ -1,7 +1,5 @@
 """A story as JSON, for the journal, and as a digest that shows whether it is still the same work."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +47,9 @@ def require_entry(data: Any) -> None:
 
 def digest(story: Story) -> str:
     """Hash everything that makes the work what it is."""
+    import hashlib  # most commands read stories and hash none
+    import json
+
     work = {name: value for name, value in to_json(story).items() if name not in _NOT_THE_WORK}
     text = json.dumps(work, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -5,10 +5,11 @@ agent belong to that agent's session. A session of a run begins at its keeper, s
 one session, even when an agent started the run.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+
+from isolation.patterns import pattern
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
@@ -18,7 +19,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     package: str
 
 
-_INTERPRETER = re.compile(r"(?:node|nodejs|bun|deno|python|pypy|sh|bash|dash|zsh|ksh)[\d.]*")
+_INTERPRETER = pattern(r"(?:node|nodejs|bun|deno|python|pypy|sh|bash|dash|zsh|ksh)[\d.]*")
 _PACKAGE_FOLDERS = ("node_modules", "site-packages")
 _OPTIONS_WITH_VALUE = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"})
 

@@ -8,12 +8,15 @@ ended there.
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from runner.core.model import Outcome, SessionRecord
 from runner.core.text.words import count
-from runner.core.work_settings import ContextSettings
+
+if TYPE_CHECKING:
+    from runner.core.work_settings import ContextSettings
 
 DOCS = "_docs"
 """The folder in which stories keep their artifacts, unless a setting says otherwise."""
@@ -104,7 +107,7 @@ class ContextCount(Struct):
         )
 
 
-def judge(use: ContextUse, limits: ContextSettings) -> Judgment:
+def judge(use: ContextUse, limits: "ContextSettings") -> Judgment:
     """Return the zone; a limit of 0 leaves its sign out."""
     danger = (
         (use.truncated, limits.danger_truncated, count(use.truncated, "truncated result")),

@@ -10,7 +10,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from runner.core.model import KillSwitch, Tier
+from runner.core.model import SPIRAL_LIMIT, KillSwitch, Tier
 
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
@@ -102,6 +102,9 @@ class Switch(StrEnum):
         return KillSwitch(name=str(self), detail=detail, hint=self.hint)
 
 
+TAKEN_OVER = "taken over by you"
+"""What turned `user-abort` on for a story that the user continues by hand; its next session is new work."""
+
 ORDERLY = frozenset({Switch.MAX_SESSIONS})
 """Switches that are an orderly end and do not count as kills."""
 
@@ -144,12 +147,15 @@ class AfterFacts(Struct, frozen=True, kw_only=True):
     """What a session that has ended reports about itself and its story; None is unknown.
 
     `spiral` says what shows that it went in circles; it is empty when nothing does.
-    `spirals_before` counts the spirals of all stories of the run, `failed_agents` the agents of the session
-    that failed and that no retry made up for.
+    `spirals_before` counts the spirals of all stories of the run, `own_spirals` those of the story;
+    `spiral_limit` is the spiral of a run that ends it. `failed_agents` are the agents of the session that
+    failed and that no retry made up for.
     """
 
     spiral: str = ""
     spirals_before: int = 0
+    own_spirals: int = 0
+    spiral_limit: int = SPIRAL_LIMIT
     failed_agents: int | None = None
     planned: float | None = None
     carryover: float | None = None
@@ -185,8 +191,12 @@ def before_session(facts: LoopFacts) -> KillSwitch | None:
 
 
 def after_session(facts: AfterFacts) -> After:
-    """Judge a session that ran to its end; the first spiral of a run is forgiven with a real retry."""
-    if facts.spiral and not facts.spirals_before:
+    """Judge a session that ran to its end.
+
+    The first spiral of a run is forgiven with a real retry; below the limit, so is the first of each story.
+    """
+    last = facts.spirals_before + 1 >= facts.spiral_limit
+    if facts.spiral and (not facts.spirals_before or not (last or facts.own_spirals)):
         return After(retries=True)
     found = _first(
         {
@@ -198,7 +208,7 @@ def after_session(facts: AfterFacts) -> After:
     if found is None and facts.aborted:
         # Last, unlike before a session: the wish to stop must not hide what the session has shown.
         found = Switch.USER_ABORT.tripped(facts.aborted)
-    return After(switch=found, ends_cohort=found is not None and found.name == Switch.SPIRAL)
+    return After(switch=found, ends_cohort=last and found is not None and found.name == Switch.SPIRAL)
 
 
 def story_time(used: float, limit: float | None) -> str | None:

@@ -8,6 +8,8 @@ import re
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
+
 BUSY_SHARE = 0.01
 """A process tree that uses less than this share of a core does not count as alive for it."""
 
@@ -15,12 +17,12 @@ LONGEST_WAIT = 6 * 3600.0
 """An announced wait counts up to this; a run waits no longer for a service."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WAIT = re.compile(
+_WAIT = pattern(
     r"(?:retry(?:ing)?|try(?:ing)? again|wait(?:ing)?|backing off|back off|resets?|sleep(?:ing)?)\b"
     r"[^\d\n]{0,60}?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b",
     re.IGNORECASE,
 )
-_RETRY_AFTER = re.compile(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
+_RETRY_AFTER = pattern(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from isolation.patterns import pattern
 from runner.core.text.instants import span
 from runner.core.text.names import one_line
 
@@ -27,7 +28,7 @@ FAILED_RETRIES = 2
 """After this many recoveries that did not help, the user is asked."""
 
 _REMEMBERED = 8
-_CORRUPT = re.compile(r"\bcorrupt(?:ed|ion)?\b", re.IGNORECASE)
+_CORRUPT = pattern(r"\bcorrupt(?:ed|ion)?\b", re.IGNORECASE)
 _MOST_FILES = 10_000
 
 

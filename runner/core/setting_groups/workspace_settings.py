@@ -1,6 +1,5 @@
 """The settings about worktrees: where they are, what they hold, and how many are kept ready."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from runner.core.declaration import Bounds, Setting
@@ -8,8 +7,7 @@ from runner.core.tier_settings import MOST_STORIES
 from runner.core.work_settings import WorkSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSettings(WorkSettings):
+class WorkspaceSettings(WorkSettings, frozen=True, kw_only=True):
     """The second part of `Settings`, after those about the work."""
 
     worktree_root: Annotated[
@@ -34,6 +32,16 @@ class WorkspaceSettings(WorkSettings):
             example="8",
         ),
     ] = None
+    prepare: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="where the hook after_create runs: in each story's worktree, or ahead of it in the pool",
+            details="In a worktree of the pool in which it has run, a story runs it again only if a lock "
+            "file differs. See [prepare ahead](../how-to/bring-ignored-files.md#prepare-ahead).",
+            choices=("story", "pool"),
+        ),
+    ] = "story"
     symlink_directories: Annotated[
         tuple[str, ...],
         Setting(

@@ -22,3 +22,16 @@ def whole_amount(value: object) -> int | None:
     """Return a value as a count, if it is a possible amount."""
     found = amount(value)
     return None if found is None else int(found)
+
+
+def dollars(cost: float, *, about: bool = False) -> str:
+    """Return a cost: `$1.25`; one that was estimated is `~$1.25`."""
+    return f"{'~' if about else ''}${cost:,.2f}"
+
+
+def short_count(number: float) -> str:
+    """Return a large count in few letters: `950`, `12.4k`, `3.1M`."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{letter}"
+    return f"{number:.0f}"

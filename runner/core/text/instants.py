@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 _MINUTE = 60
 _HOUR = 3600
+_DAY = 24 * _HOUR
 
 
 def iso(at: float) -> str:
@@ -34,6 +35,12 @@ def date_and_time(at: float) -> str:
 def clock(at: float) -> str:
     """Return the local time of day, to the second."""
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def time_of_day(at: float, now: float) -> str:
+    """Return the local time of day, to the minute; with the date if it is not within a day from now."""
+    form = "%H:%M" if abs(at - now) < _DAY else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(at))
 
 
 def elapsed_seconds(started: float | None, ended: float | None, now: float | None = None) -> float | None:

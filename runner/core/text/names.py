@@ -7,9 +7,9 @@ both of git references and of plain file names.
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 
+from isolation.patterns import pattern
 from runner.core.model import Story
 from runner.core.text.screen import neutral, shorten
 
@@ -18,7 +18,7 @@ ID_RULE = "a-z, 0-9, '.', '_' and '-', at most 63 of them, the first a letter or
 
 BRANCH_PREFIX = "autopilot/"
 CANDIDATE_PREFIX = "autopilot-candidates/"
-_ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
+_ID = pattern(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
 _SHOWN = 60
 _LARGEST = 10**300  # about where a float ends
@@ -73,6 +73,8 @@ def one_line(text: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name as a sentence, or nothing when none is near; case does not matter."""
+    from difflib import get_close_matches  # only for mistakes
+
     # Sorted, so that the same typo always gets the same suggestion.
     folded = {item.casefold(): item for item in sorted(known)}
     close = get_close_matches(name.casefold(), folded, n=1)
@@ -96,6 +98,8 @@ def _guesses(name: str, stories: Sequence[Story]) -> Iterator[list[Story]]:
     yield [story for story in stories if story.id == wanted]
     yield [story for story in stories if wanted in _names_of_file(story)]
     yield [story for story in stories if story.title.casefold() == wanted]
+    from difflib import get_close_matches
+
     near = get_close_matches(wanted, [story.id for story in stories], n=1)
     yield [story for story in stories if story.id in near]
 

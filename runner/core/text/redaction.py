@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from isolation.patterns import pattern
+
 REDACTED = "[redacted]"
 SHORTEST = 8
 """Shorter values of variables are not secrets, and would be found everywhere."""
 LONGEST_LINE = 1 << 16
 
-_NAMES = re.compile(
+_NAMES = pattern(
     r"(?:^|_)(?:\w*KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*PASSWD|\w*PASSPHRASE|CREDENTIALS?|PAT|AUTH)S?$"
 )
 _OURS = "AUTOPILOT_"
@@ -47,8 +49,8 @@ _FORMS: tuple[tuple[str, str], ...] = (
     ("authorization", _HEADER),
     ("PRIVATE KEY-----", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END).)*"),
 )
-_TEXT = tuple((literal, re.compile(form, re.DOTALL)) for literal, form in _FORMS)
-_DATA = tuple((literal.encode(), re.compile(form.encode(), re.DOTALL)) for literal, form in _FORMS)
+_TEXT = tuple((literal, pattern(form, re.DOTALL)) for literal, form in _FORMS)
+_DATA = tuple((literal.encode(), pattern(form.encode(), re.DOTALL)) for literal, form in _FORMS)
 
 
 def is_secret(name: str) -> bool:

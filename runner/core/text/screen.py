@@ -4,9 +4,10 @@ Nothing that `neutral` returns can move the cursor, change colors or titles, reo
 break a line. Time and memory are proportional to the input, whatever it contains.
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
+
+from isolation.patterns import pattern
 
 ELLIPSIS = "…"
 TAIL_BYTES = 4096
@@ -18,10 +19,10 @@ _STRINGS = (
 )
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
 _OTHER = r"\x1b[ -/]*[0-~]?"
-_SEQUENCES = re.compile(f"{_STRINGS}|{_CSI}|{_OTHER}")
-_BREAKS = re.compile("[\n\v\f\x85\u2028\u2029]+")
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SEQUENCES = pattern(f"{_STRINGS}|{_CSI}|{_OTHER}")
+_BREAKS = pattern("[\n\v\f\x85\u2028\u2029]+")
+_CONTROLS = pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SURROGATES = pattern("[\ud800-\udfff]")
 
 
 def neutral(text: str, width: int | None = None) -> str:
@@ -77,6 +78,19 @@ def wrap(text: str, width: int) -> list[str]:
             lines[-1] += f" {word}"
         else:
             lines.append(word)
+    return lines
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Break safe text into lines of at most `width` cells, anywhere, so that nothing is lost."""
+    lines, taken = [""], 0
+    for character in text:
+        size = _cells_of(character)
+        if taken + size > max(1, width) and lines[-1]:
+            lines.append("")
+            taken = 0
+        lines[-1] += character
+        taken += size
     return lines
 
 

@@ -1,18 +1,19 @@
 """Which programs a shell command is certain to start, as far as that can be seen without a shell."""
 
-import re
 import shlex
 from collections.abc import Iterator
 
-_BUILTIN = re.compile(
+from isolation.patterns import pattern
+
+_BUILTIN = pattern(
     r"[.:\[]|alias|bg|break|cd|command|continue|echo|eval|exec|exit|export|false|fg|getopts|hash|jobs|kill"
     r"|printf|pwd|read|readonly|return|set|shift|test|times|trap|true|type|ulimit|umask|unalias|unset|wait"
 )
-_RESERVED = re.compile(r"[!{}]|case|do|done|elif|else|esac|fi|for|function|if|in|then|until|while")
+_RESERVED = pattern(r"[!{}]|case|do|done|elif|else|esac|fi|for|function|if|in|then|until|while")
 _CHANGES_WHERE = frozenset({".", "cd", "eval", "exec", "alias", "hash", "export"})
 """Builtins after which a program may be found somewhere else."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
-_PLAIN = re.compile(r"[A-Za-z0-9_./+@:%~-]+")
+_ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z_0-9]*=")
+_PLAIN = pattern(r"[A-Za-z0-9_./+@:%~-]+")
 _OR = "||"
 _ENDS = frozenset({"&&", ";", "|", _OR})
 

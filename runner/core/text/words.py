@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from runner.core.model import BUDGET, KillSwitch, RunSnapshot, Status, StorySnapshot, Tier, Wait
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
+from runner.core.text.telling import explaining_output, named_reason, with_line
 
 SYMBOLS: Mapping[Status, str] = {
     Status.DONE: "✓",
@@ -122,8 +123,8 @@ def doing(story: StorySnapshot) -> str:
 
 
 def because(story: StorySnapshot) -> str:
-    """Return why a story is where it is, with the name of the kill-switch that ended it."""
-    switch, reason = story.kill_switch, neutral(story.reason)
+    """Return why a story is where it is: the kill-switch that ended it, the reason, the line that tells."""
+    switch, reason = story.kill_switch, with_line(named_reason(story), explaining_output(story))
     return reason if switch is None else f"{neutral(switch.name)}: {reason}"
 
 

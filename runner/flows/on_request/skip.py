@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from isolation.git.repository import Repository
+from isolation.patterns import pattern
 from runner.core import choose
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
@@ -21,7 +22,7 @@ from runner.flows.state.model import StateFile, StepRef, StepStatus
 from runner.flows.state.transitions import correct, mark_skipped, skip_by_user
 
 _OVER = frozenset({StepStatus.COMPLETED, StepStatus.SKIPPED})
-_FOLDER = re.compile(r"[^*?\[]*/")
+_FOLDER = pattern(r"[^*?\[]*/")
 
 
 class SkipError(RunnerError):

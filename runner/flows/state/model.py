@@ -10,14 +10,14 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
+
 RESERVED_NAME = "awaiting-invocation"
 DONE = "done"
 
-_NUMBERED = re.compile(
-    r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL
-)
-_SKIPPED = re.compile(r"([0-9]{1,3}[a-z]{0,3})(?![A-Za-z0-9])")
-_BULLET = re.compile(r"([0-9]{1,3}[a-z]{0,3}) — (.*?)(?: \(([0-9-]{10})\))?")
+_NUMBERED = pattern(r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL)
+_SKIPPED = pattern(r"([0-9]{1,3}[a-z]{0,3})(?![A-Za-z0-9])")
+_BULLET = pattern(r"([0-9]{1,3}[a-z]{0,3}) — (.*?)(?: \(([0-9-]{10})\))?")
 
 
 class Dialect(StrEnum):

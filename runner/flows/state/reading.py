@@ -5,10 +5,9 @@ position (flow, step, status, retry_count, cycle) makes the file unreadable; any
 unknown and is reported among the state's problems.
 """
 
-import re
-
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.text.names import did_you_mean, shown
 from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import UnreadableStateError
@@ -22,8 +21,8 @@ HINT = "fix the file by hand, or remove it so that a new one is created from the
 _STATUSES = {status.value: status for status in StepStatus}
 _TRACKERS = {tracker.value: tracker for tracker in Tracker}
 _RETRIES = {str(number): number for number in range(MAX_RETRY + 1)}
-_CYCLE = re.compile(r"[1-9][0-9]{0,8}")
-_INLINE = re.compile(r"\{[ \t]*phase[ \t]*:")
+_CYCLE = pattern(r"[1-9][0-9]{0,8}")
+_INLINE = pattern(r"\{[ \t]*phase[ \t]*:")
 _NO_HISTORY = rich.History()
 _CONFLICT = (("<", "\n<<<<<<< "), (">", "\n>>>>>>> "))
 

@@ -5,11 +5,11 @@ dialect in the order of a project, and the step names that the dialects fix. `qu
 flow; a user's flows are passed in as a `Vocabulary`.
 """
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from isolation.patterns import pattern
 from runner.flows.state.model import DONE, Dialect, StateFile, StepStatus
 
 MAX_RETRY = 3
@@ -93,7 +93,7 @@ NAMED_STEPS: Mapping[tuple[Dialect, str], Mapping[str, str]] = {
 }
 """Step numbers by name: a conversion needs them to find the same step."""
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
+_NUMBER = pattern(r"[1-9][0-9]{0,5}")
 _STATUS_ORDER = (
     StepStatus.NOT_STARTED,
     StepStatus.IN_PROGRESS,

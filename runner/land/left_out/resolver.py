@@ -6,7 +6,6 @@ it leaves is judged here by its files; the commands of both stories judge it in 
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace as with_settings
 from functools import partial
 from pathlib import Path
 
@@ -93,7 +92,7 @@ class Resolver:
         one, repository = conflict.story, self._repository
         snapshot = fold(one.run_id, await to_thread.run_sync(self._journal.events, one.run_id))
         settings = settings_from_json(snapshot.options, top=repository.top)
-        settings = with_settings(settings, bg_isolation="worktree")
+        settings = replace(settings, bg_isolation="worktree")
         redactor = self._context.log.redactor
         log = EventLog(store=self._journal, snapshot=_begun(snapshot, one.id), redactor=redactor)
         run = replace(self._context, log=log, settings=settings)
@@ -106,8 +105,8 @@ class Resolver:
         run, repository = context.run, self._repository
         async with throwaway_of(run, RESOLVING, conflict.commit, ports=context.ports) as workspace:
             for hook in sorted(BRINGING):
-                if not await run_hook(hook, context, workspace):
-                    raise _RefusedError(f"hook {hook} failed")
+                if failure := await run_hook(hook, context, workspace):
+                    raise _RefusedError(failure)
             before = await to_thread.run_sync(untracked, repository, workspace.path)
             at = time.time()
             begin = partial(begin_merge, base=conflict.base)

@@ -5,7 +5,6 @@ or a sequence gives the same files as another.
 """
 
 import itertools
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import open_keeper
 from isolation.model import Workspace
 from isolation.paths import keepers_lock_path
+from isolation.patterns import pattern
 from isolation.worktree.throwaway import clear_leftovers
 from runner.agents.catalog import PROGRAMS
 from runner.agents.command import CommandAgent
@@ -54,7 +54,7 @@ TRAIN = StoryId("_land")
 RESOLVING = StoryId("_resolve")
 """The same for the worktree in which a conflict is resolved."""
 
-PLACES = re.compile(rf"{TRAIN}(-\d+)?|{RESOLVING}")
+PLACES = pattern(rf"{TRAIN}(-\d+)?|{RESOLVING}")
 """The names of all worktrees of landings."""
 
 _HOOKS = ("after_create", "before_run")

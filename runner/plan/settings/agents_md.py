@@ -7,30 +7,29 @@ link of that name only causes a note. A file that cannot be read is an error, si
 limits.
 """
 
-import re
 import textwrap
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.errors import SettingsError
+from runner.core.text.plain_yaml import plain_mapping
 from runner.plan.settings.files import exists, obstacle
-from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
-_HEADER = re.compile(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
-_KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
-_SECTION = re.compile(r"## Session Config[ \t]*")
-_COMMON_LINE = re.compile(r"(?:- )?(?:\*\*)?(agents-per-wave|persistence):(?:\*\*)?[ \t]+(.*)")
+_HEADER = pattern(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
+_KEY = pattern(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
+_SECTION = pattern(r"## Session Config[ \t]*")
+_COMMON_LINE = pattern(r"(?:- )?(?:\*\*)?(agents-per-wave|persistence):(?:\*\*)?[ \t]+(.*)")
 # `6 (deep: 18)` is 6, with another number for sessions of one type.
 _COMMON_VALUES = {
-    "agents-per-wave": re.compile(r"(\d{1,9})\b(?:[ \t]*\(.*\))?"),
-    "persistence": re.compile(r"(true|false)"),
+    "agents-per-wave": pattern(r"(\d{1,9})\b(?:[ \t]*\(.*\))?"),
+    "persistence": pattern(r"(true|false)"),
 }
 
 
@@ -110,19 +109,31 @@ def _load(top: Path, name: str, notes: list[str]) -> Block | None:
     if located is None:
         return None
     first, lines = located
+    values: Any = _values(textwrap.dedent("\n".join(lines).expandtabs(2)), name, first, len(lines))
+    if not isinstance(values, dict):
+        return None
+    return Block(file=name, values={str(key): value for key, value in values.items()})
+
+
+def _values(text: str, name: str, first: int, length: int) -> Any:
+    """Read a block that begins at the line `first` of a file."""
+    plain = plain_mapping(text)
+    if plain is not None:
+        return plain
+    import yaml
+
+    from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
+
     try:
-        values, _ = load_yaml(textwrap.dedent("\n".join(lines).expandtabs(2)))
+        return load_yaml(text)[0]
     except (yaml.YAMLError, *BAD_SCALARS) as error:
         mark = getattr(error, "problem_mark", None)
-        line = first + (min(mark.line, len(lines) - 1) if mark else 0)  # the end of a block is its last line
+        line = first + (min(mark.line, length - 1) if mark else 0)  # the end of a block is its last line
         problem = getattr(error, "problem", None) or "unreadable"
         raise SettingsError(
             f"{name}:{line}: the 'autopilot:' block is not valid YAML: {problem}",
             hint="use indented lines such as 'max-stories: 3'.",
         ) from error
-    if not isinstance(values, dict):
-        return None
-    return Block(file=name, values={str(key): value for key, value in values.items()})
 
 
 def _text(path: Path) -> tuple[str, str]:

@@ -4,18 +4,19 @@ Nothing is opened here: a named pipe would block its reader forever.
 """
 
 import errno
-import re
 import stat
 from functools import lru_cache
 from pathlib import Path
+
+from isolation.patterns import pattern
 
 _OTHERS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
 }
-_HEADING = re.compile(r"\s*\[\[?([^\]]+)\]")
-_KEY = re.compile(r"""\s*([\w.'"-]+)\s*=""")
+_HEADING = pattern(r"\s*\[\[?([^\]]+)\]")
+_KEY = pattern(r"""\s*([\w.'"-]+)\s*=""")
 
 
 def exists(path: Path) -> bool:

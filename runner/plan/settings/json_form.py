@@ -1,20 +1,23 @@
 """A run's settings in the journal, so that a resume uses the same ones.
 
-Secrets among an agent's variables and hidden verify commands are not written, since sessions can read the
-journal; a resume takes them from the current settings.
+Secrets among an agent's variables, hidden verify commands and the URLs of notifications are not written,
+since sessions can read the journal; a resume takes them from the current settings.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from isolation.git.remotes import secrets_of_git
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import JournalError, SettingsError
+from runner.core.notices.notice import kept_url
 from runner.core.settings import Settings
 from runner.core.text.redaction import REDACTED, Redactor, is_secret
 from runner.core.tier_settings import TierSettings
@@ -29,7 +32,10 @@ def to_json(settings: Settings) -> dict[str, Any]:
     """Turn settings into JSON values."""
     agents = {name: _redacted(agent) for name, agent in settings.agents.items()}
     hidden = (REDACTED,) * len(settings.hidden_verify)
-    return asdict(replace(settings, agents=agents, hidden_verify=hidden)) | {_COUNTS: _LOOP}
+    urls = tuple(kept_url(url) for url in settings.notify_urls)
+    kept = replace(settings, agents=agents, hidden_verify=hidden, notify_urls=urls)
+    values: dict[str, Any] = to_builtins(kept)
+    return values | {_COUNTS: _LOOP}
 
 
 def redactor_for(
@@ -60,23 +66,21 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
     """
     if is_imported(values) and top is not None:
         return _current(values, top)
-    from pydantic import TypeAdapter, ValidationError
-
-    # A setting that a later version dropped is no reason to refuse the run.
-    known = {name: value for name, value in values.items() if name in Settings.__dataclass_fields__}
+    known = dict(values)
     if values.get(_COUNTS) != _LOOP and known.get("max_sessions") == _OLD_DEFAULT:
         del known["max_sessions"]
     if isinstance(known.get("tiers"), Mapping):
         known["tiers"] = _completed(known["tiers"])
     try:
-        settings = TypeAdapter(Settings).validate_python(known)
+        # A setting that a later version dropped is no reason to refuse the run: what is unknown is ignored.
+        settings = convert(known, Settings, strict=False)
     except ValidationError as error:
         raise JournalError(
             "cannot read the settings of this run from the journal",
-            hint=f"start a new run; the journal is unchanged ({error.error_count()} values are invalid).",
+            hint=f"start a new run; the journal is unchanged ({error}).",
         ) from error
     redacted = [name for name, agent in settings.agents.items() if REDACTED in agent.env.values()]
-    if top is not None and (redacted or settings.hidden_verify):
+    if top is not None and (redacted or settings.hidden_verify or settings.notify_urls):
         return _restored(settings, redacted, top)
     return settings
 
@@ -100,7 +104,11 @@ def _restored(settings: Settings, names: list[str], top: Path) -> Settings:
             "this run has hidden verify commands, which are not in your settings any more",
             hint="set `hidden-verify` again, in your own settings file or in the environment.",
         )
-    settings, current = replace(settings, hidden_verify=now.hidden_verify), now.agents
+    # Only those that the run had: another URL needs the consent that a new run asks for.
+    known = {kept_url(url): url for url in now.notify_urls}
+    urls = tuple(known[url] for url in settings.notify_urls if url in known)
+    settings = replace(settings, hidden_verify=now.hidden_verify, notify_urls=urls)
+    current = now.agents
     agents = dict(settings.agents)
     for name in names:
         fresh = current[name].env if name in current else {}
@@ -112,7 +120,7 @@ def _restored(settings: Settings, names: list[str], top: Path) -> Settings:
 
 def _completed(tiers: Mapping[str, Any]) -> dict[str, Any]:
     """Add the thresholds that did not exist in the version that wrote the table of tiers."""
-    completed: dict[str, Any] = asdict(TierSettings())
+    completed: dict[str, Any] = to_builtins(TierSettings())
     for tier, row in tiers.items():
         completed[tier] = completed.get(tier, {}) | row if isinstance(row, dict) else row
     return completed

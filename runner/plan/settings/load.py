@@ -7,9 +7,7 @@ defaults. Every source is checked, also where another one decides. Tables such a
 by entry; flags and the environment cannot set them.
 """
 
-import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from isolation.patterns import pattern
 from runner.core.agent_settings import AgentSettings
 from runner.core.declaration import ENVIRONMENT_PREFIX, declared_in, find, shown_value
 from runner.core.errors import SettingsError
+from runner.core.notices.notice import agreed_url
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.core.text.unknown_keys import UnknownKey
@@ -30,8 +30,8 @@ from runner.plan.settings.values import Source, SourceKind, UnknownSettingsError
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
 # Limited in length: reading a very long number takes quadratic time.
-_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
+_INTEGER = pattern(r"[+-]?[0-9]{1,300}")
+_DECIMAL = pattern(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def _demands(key: str, value: Any, source: Source) -> Iterator[Demand]:
     declared, _ = find(key.split("."), SETTINGS.values())
     if declared is None or value != declared.default:
         for entry in value if isinstance(value, tuple) else (value,):
-            yield _demand(key, entry, source)
+            yield _demand(key, agreed_url(entry) if key == "notify-urls" else entry, source)
 
 
 def _demand(key: str, value: object, source: Source) -> Demand:
@@ -245,6 +245,8 @@ def _unreadable(name: str, error: OSError) -> SettingsError:
 
 
 def _file(path: Path, name: str) -> _Layer:
+    import tomllib
+
     try:
         text = path.read_text(encoding="utf-8-sig")
         values = tomllib.loads(text)

@@ -1,6 +1,5 @@
 """The pydantic model that checks one source's values, built from the declarations of the settings."""
 
-import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import PurePosixPath
@@ -10,10 +9,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isolation.network.presets import PRESETS
 from isolation.network.rules import read_entry
+from isolation.patterns import pattern
 from runner.core.declaration import Bounds, Declared, declared_in
 from runner.plan.settings.plain_values import WORDS
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def model_of(name: str, declared: Iterable[Declared]) -> type[BaseModel]:
@@ -38,12 +38,12 @@ def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each f
         return dict[Annotated[str, AfterValidator(_variable)], str]
     if declared.is_switch:
         return Annotated[bool, BeforeValidator(_switch)]
+    if declared.is_list:
+        return _list(declared)
     if declared.choices:
         # Where an empty text has a meaning of its own, it can be given.
         choices = (*declared.choices, *([""] if declared.setting.empty else []))
         return Annotated[str, AfterValidator(partial(_one_of, choices=choices))]
-    if declared.is_list:
-        return _list(declared)
     if declared.is_number:
         return _number(declared)
     if declared.setting.separator:
@@ -55,6 +55,7 @@ def _list(declared: Declared) -> Any:
     setting = declared.setting
     checks = {_inside: setting.inside, _anywhere: setting.anywhere, _host: setting.hosts}
     check = next((check for check, wanted in checks.items() if wanted), None)
+    check = partial(_one_of, choices=declared.choices) if declared.choices else check
     entry: Any = Annotated[Text, AfterValidator(check)] if check else Text
     entries: Any = Annotated[list[entry], Field(min_length=1 if setting.filled else 0)]
     return Annotated[entries, BeforeValidator(_listed)] if setting.separator else entries

@@ -50,10 +50,10 @@ def _plain(declared: Declared, value: Any) -> Any:
     if declared.is_switch:
         read = WORDS.get(value.lower(), value) if isinstance(value, str) else value
         return read if isinstance(read, bool) else _UNSURE
-    if declared.choices:
+    if declared.choices and not declared.is_list:
         return value if type(value) is str and value in declared.choices else _UNSURE
     if declared.is_list:
-        ruled = setting.inside or setting.anywhere or setting.hosts
+        ruled = setting.inside or setting.anywhere or setting.hosts or setting.choices
         listed = type(value) is list and bool(value) and all(map(_is_filled, value))
         return value if listed and not ruled else _UNSURE
     if declared.is_number:

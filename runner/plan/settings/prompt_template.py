@@ -6,7 +6,7 @@ from string import Template
 from runner.core.errors import SettingsError
 from runner.core.text.names import did_you_mean
 
-DEFAULT_TEMPLATE = Path(__file__).parents[2] / "data" / "prompts" / "default.md"
+DEFAULT_TEMPLATE = Path(__file__).with_name("default_prompt.md")
 PARTS = (
     "story",
     "title",

@@ -1,7 +1,5 @@
 """The confidence threshold of a run: `auto` is derived from learnings once, before anything starts."""
 
-from dataclasses import replace as replace_settings
-
 from msgspec.structs import replace
 
 from isolation.git.repository import Repository
@@ -19,5 +17,5 @@ def with_threshold(loaded: Loaded, repository: Repository) -> Loaded:
         return replace(loaded, notes=(*loaded.notes, warning)) if warning else loaded
     found = derived_threshold(load_accuracies(records_checkout(repository.paths)))
     note = f"confidence-threshold auto: {found.threshold:g} ({found.because})"
-    settings = replace_settings(settings, confidence_threshold=found.threshold)
+    settings = replace(settings, confidence_threshold=found.threshold)
     return replace(loaded, settings=settings, notes=(*loaded.notes, note))

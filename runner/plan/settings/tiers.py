@@ -1,7 +1,8 @@
 """The rows of the tiers must not cross: a worse tier begins where a better one ends, and allows less."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+
+from msgspec.structs import fields
 
 from runner.core.declaration import key_of
 from runner.core.errors import SettingsError

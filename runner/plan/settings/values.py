@@ -5,12 +5,12 @@ A source's values come in as plain data and leave flat, under dotted keys such a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runner.core.declaration import Declared, declared_in, find
 from runner.core.errors import RunnerError, SettingsError, UsageError

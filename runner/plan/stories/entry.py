@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from isolation.claims import globs as claims
 from isolation.errors import ClaimError
+from isolation.patterns import pattern
 from runner.core.errors import BacklogError
 from runner.core.model import MULTI_STORY, Story, StoryId
 from runner.core.settings import SETTINGS
@@ -53,8 +54,8 @@ _NOT_TEXT = frozenset(
         "best_of",
     }
 )
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
-_CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = pattern(r" {0,3}#{1,6}[ \t]+(.*)")
+_CODE = pattern(r" {0,3}(`{3,}|~{3,})")
 
 
 def stories_of(entries: Iterable[Entry]) -> list[Story]:
@@ -132,7 +133,7 @@ def _story_id(entry: Entry, given: str | None) -> StoryId:
     stem = entry.stem.lower()
     if problem := id_problem(stem):
         message = f"the file's name {shown(entry.stem)} cannot be the id: {problem}"
-        where = "the front matter" if entry.node else "front matter (between two lines '---' at the top)"
+        where = "the front matter" if entry.data else "front matter (between two lines '---' at the top)"
         _refuse(entry, (), message, f"rename the file, or write 'id: {slug(stem)}' into {where}.")
     return StoryId(stem)
 

@@ -7,23 +7,25 @@ entry remembers where its keys are, so that an error about a value can name the 
 import json
 import re
 import stat
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.errors import BacklogError
-from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
+from runner.core.text.plain_yaml import plain_mapping
+
+if TYPE_CHECKING:
+    import yaml
 
 LIST_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".json"})
 MAX_FILE = 4 * 1024 * 1024
 MAX_FRONT_MATTER = 64 * 1024
 
-_FENCE = re.compile(r"---[ \t]*(?:\n|\Z)")
-_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
+_FENCE = pattern(r"---[ \t]*(?:\n|\Z)")
+_CLOSING = pattern(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 class Position(NamedTuple):
@@ -36,7 +38,8 @@ class Position(NamedTuple):
 class Entry(Struct, frozen=True, kw_only=True):
     """One story as it is written in a file, before its values are checked.
 
-    `body` is the text under the front matter; None in a list, where the key `prompt` holds it.
+    `body` is the text under the front matter; None in a list, where the key `prompt` holds it. `plain` is
+    front matter that was read without the YAML library, which is asked only where a value is.
     """
 
     file: str
@@ -44,24 +47,18 @@ class Entry(Struct, frozen=True, kw_only=True):
     data: dict[str, Any]
     body: str | None
     stem: str | None
-    node: yaml.Node | None
+    node: "yaml.Node | None"
     first_line: int
+    plain: str = ""
 
     def position(self, keys: Sequence[str | int]) -> Position:
         """Find the value under these keys; without a line of its own it has that of its parent."""
-        if self.node is None:
+        if self.node is None and not self.plain:
             return Position(None, None)
-        line, node = self.node.start_mark.line, self.node
-        for key in keys:
-            if isinstance(node, yaml.MappingNode):
-                pairs = [pair for pair in node.value if pair[0].value == key]
-                if not pairs:
-                    break
-                line, node = pairs[-1][0].start_mark.line, pairs[-1][1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-                node = node.value[key]
-                line = node.start_mark.line
-        written = node.value if isinstance(node, yaml.ScalarNode) else None
+        from runner.plan.stories.yaml_text import place_of, read_yaml
+
+        node = self.node or read_yaml(self.plain, self.file, first_line=self.first_line)[1]
+        line, written = place_of(keys, node)
         return Position(line + self.first_line, written)
 
 
@@ -111,13 +108,22 @@ def markdown_entry(path: Path, file: str, text: str) -> Entry:
             f"{file}:1: the front matter is {len(header) // 1024} KB long; it may be at most 64 KB",
             hint="put the prompt under the closing '---'.",
         )
-    data, node = _yaml(header, file, first_line=2)
+    plain = plain_mapping(header)
+    data, node = (plain, None) if plain is not None else _yaml(header, file, first_line=2)
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise BacklogError(f"{file}:2: the front matter must be lines of 'key: value'", hint=_EXAMPLE)
-    body = text[closing.end() :]
-    return Entry(file=file, source=file, data=data, body=body, stem=path.stem, node=node, first_line=2)
+    return Entry(
+        file=file,
+        source=file,
+        data=data,
+        body=text[closing.end() :],
+        stem=path.stem,
+        node=node,
+        first_line=2,
+        plain=header if plain is not None else "",
+    )
 
 
 def list_entries(path: Path, file: str, text: str, *, required: bool) -> list[Entry]:
@@ -153,12 +159,12 @@ _EXAMPLE = "for example 'title: Retry payments on timeout'."
 _LIST_EXAMPLE = "a list file has a key 'stories' with entries of 'id' and 'prompt' (or 'command')."
 
 
-def _list_entry(item: Any, file: str, number: int, root: yaml.Node | None) -> Entry:
+def _list_entry(item: Any, file: str, number: int, root: "yaml.Node | None") -> Entry:
     node = None
-    if isinstance(root, yaml.MappingNode):
-        # The last one counts: a merged list comes before the file's own.
-        listed = [value for key, value in root.value if key.value == "stories"][-1]
-        node = listed.value[number - 1] if isinstance(listed, yaml.SequenceNode) else None
+    if root is not None:
+        from runner.plan.stories.yaml_text import story_node
+
+        node = story_node(root, number)
     if not isinstance(item, dict):
         where = file if node is None else f"{file}:{node.start_mark.line + 1}"
         raise BacklogError(f"{where}: entry {number} of 'stories' is not a table", hint=_LIST_EXAMPLE)
@@ -167,44 +173,15 @@ def _list_entry(item: Any, file: str, number: int, root: yaml.Node | None) -> En
     return Entry(file=where, source=source, data=item, body=None, stem=None, node=node, first_line=1)
 
 
-def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | None]:
-    try:
-        return load_yaml(text, lambda node: _refuse_repeated_keys(node, file, first_line))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + first_line}" if mark else file
-        raise BacklogError(f"{where}: not valid YAML: {error.problem}", hint=_QUOTES) from error
-    except (yaml.YAMLError, *BAD_SCALARS) as error:
-        reason = str(error).partition("\n")[0]
-        raise BacklogError(f"{file}: not valid YAML: {reason}", hint=_QUOTES) from error
+def _yaml(text: str, file: str, *, first_line: int) -> "tuple[Any, yaml.Node | None]":
+    from runner.plan.stories.yaml_text import read_yaml
 
-
-_QUOTES = "put values with ':', '#', '*' or quotes in double quotes."
-
-
-def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:
-    """Raise for a key that is given twice, of which YAML itself would silently take the last."""
-    pending, seen = [root], set()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            pending.extend(node.value)
-        elif isinstance(node, yaml.MappingNode):
-            lines: dict[str, int] = {}
-            for key, value in node.value:
-                line = key.start_mark.line + first_line
-                if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
-                    raise BacklogError(
-                        f"{file}:{line}: the key '{key.value}' was already given on line {lines[key.value]}",
-                        hint="keep one of them.",
-                    )
-                pending.append(value)
+    return read_yaml(text, file, first_line=first_line)
 
 
 def _toml(text: str, file: str) -> Any:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits

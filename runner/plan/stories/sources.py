@@ -23,6 +23,8 @@ from runner.plan.stories.files import (
 )
 from runner.plan.stories.keys import require_sound
 
+COMMAND_LINE = "command line"
+"""The source of a story that is a prompt."""
 _TITLE = 60
 _NO_STORIES = "`autopilot-multi init` writes a first story; or give a file, a folder, or a prompt in quotes."
 
@@ -180,4 +182,4 @@ def _from_prompt(prompt: str, taken: set[str]) -> Story:
     taken.add(name)
     first = one_line(text.split("\n", 1)[0])
     title = first if len(first) <= _TITLE else first[:_TITLE].rsplit(" ", 1)[0] + "…"
-    return Story(id=StoryId(name), title=title or name, prompt=text, source="command line")
+    return Story(id=StoryId(name), title=title or name, prompt=text, source=COMMAND_LINE)

@@ -15,11 +15,13 @@ from msgspec import Struct
 from isolation.files.disk import replace_file
 from isolation.git.repository import Repository
 from runner.core.errors import RunnerError
+from runner.core.text.names import one_line
 from runner.core.trust import Asked, Demand, not_agreed
 from runner.plan.trust.lines import with_lines
 
 ALWAYS = "always"
 _MOST_KEPT = 20_000
+_SHOWN = 3
 
 
 class TrustError(RunnerError):
@@ -43,6 +45,15 @@ def not_agreed_yet(
         return ()
     known = load_trust(repository, environ)
     return () if known.always else with_lines(repository.top, not_agreed(demands, set(known.agreed)))
+
+
+def refusal(asked: Sequence[Asked], *, hint: str) -> TrustError:
+    """Return the error that names the first things that the user has not agreed to."""
+    first = "; ".join(f"{one.what} `{one_line(one.value)}` ({one.where})" for one in asked[:_SHOWN])
+    more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
+    return TrustError(
+        f"files of this repository ask for something that you have not agreed to: {first}{more}", hint=hint
+    )
 
 
 def load_trust(repository: Repository, environ: Mapping[str, str]) -> Trust:

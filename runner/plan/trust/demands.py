@@ -15,8 +15,7 @@ from runner.core.model import Story, StoryId
 from runner.core.trust import Demand
 from runner.flows.catalog import load_flow, user_files
 from runner.plan.plan import Plan
-
-_COMMAND_LINE = "command line"
+from runner.plan.stories.sources import COMMAND_LINE
 
 
 def demands_of(plan: Plan) -> tuple[Demand, ...]:
@@ -50,7 +49,7 @@ def flow_demands(top: Path, stories: Iterable[Story], dialect: str) -> Iterator[
 
 def story_demands(story: Story) -> Iterator[Demand]:
     """Return what the file of a story asks for; a prompt on the command line is the user's own."""
-    if story.source == _COMMAND_LINE:
+    if story.source == COMMAND_LINE:
         return
     if story.command:
         yield Demand(what="story: command", value=shlex.join(story.command), where=story.source)

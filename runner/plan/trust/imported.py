@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from isolation.git.repository import Repository
 from runner.agents.catalog import workers_of
 from runner.core.errors import BacklogError, RunnerError
-from runner.core.events.events import RunStarted
 from runner.core.events.fold import fold
-from runner.core.events.story_json import from_json
+from runner.core.events.run_stories import stories_of
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.settings import Settings
 from runner.core.text.names import branch_of
@@ -84,7 +83,6 @@ def newest_demands(repository: Repository, settings: Settings, journal: Journal)
     events = journal.events(run_id)
     run = fold(run_id, events)
     if is_imported(run.options):
-        started = (event.body for event in events if isinstance(event.body, RunStarted))
-        stories = [from_json(entry) for body in started for entry in body.stories]
+        stories = stories_of(events)
         yield from flow_demands(repository.top, stories, settings.dialect)
         yield from continued_demands(repository, settings, run, stories)

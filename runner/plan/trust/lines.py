@@ -4,7 +4,6 @@ Found only for what is asked about: a plan of a thousand stories does not pay fo
 """
 
 import json
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from isolation.patterns import pattern
 from runner.core.errors import BacklogError
 from runner.core.trust import Asked
 from runner.plan.stories.files import LIST_SUFFIXES, Entry, list_entries, markdown_entry, read_text
@@ -21,7 +21,7 @@ _KEYS = {
     "story: verify": ("verify",),
     "story: agent": ("agent", "escalate"),
 }
-_FLOW = re.compile(r"flow .+: (command)")
+_FLOW = pattern(r"flow .+: (command)")
 
 
 def with_lines(top: Path, asked: Sequence[Asked]) -> tuple[Asked, ...]:

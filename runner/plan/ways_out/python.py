@@ -12,11 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.plan.ways_out.checkout import Checkout, entries_of, head_of, is_environment
 from runner.plan.ways_out.way_out import Kind, WayOut
 
 _USUAL = ("python", "python3", "pytest")
-_WORD = re.compile(r"[^\s'\"`;&|()<>]+")
+_WORD = pattern(r"[^\s'\"`;&|()<>]+")
 _SITES = ("site-packages", "dist-packages")
 _HOMES = ("lib", "lib64", "local/lib", "Lib")
 _CUSTOM = {"sitecustomize.py", "usercustomize.py"}

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from isolation.patterns import pattern
 from runner.plan.ways_out.checkout import Checkout, head_of
 from runner.plan.ways_out.folders import shared_links
 from runner.plan.ways_out.way_out import Kind, WayOut
@@ -20,7 +21,7 @@ _SEARCHED = frozenset(
 )
 """Variables by which languages and build tools find files, whatever the command says."""
 
-_HARMLESS = re.compile(
+_HARMLESS = pattern(
     r"PWD|OLDPWD|INIT_CWD|_|HOME|SHELL|TMPDIR|TMP|TEMP|VIRTUAL_ENV\w*|CONDA_\w+|AUTOPILOT\w*|GIT_\w+"
     r"|DIRENV_\w+|VSCODE_\w+|npm_\w+|GITHUB_\w+|RUNNER_\w+|CI_\w+|XDG_\w+|TERM\w*|TMUX\w*|SSH_\w+|HIST\w+"
     r"|CLAUDE\w*|CODEX\w*|CURSOR\w*|PYENV_\w+|PYTEST_CURRENT_TEST|UV_\w+"
@@ -41,7 +42,7 @@ _PROJECT_FILES = (
     *("justfile", "Justfile", "CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json", "Gemfile"),
     *("composer.json", "build.gradle", "settings.gradle", "pom.xml", ".env", ".envrc", ".mise.toml"),
 )
-_WORKSPACE_PATH = re.compile(rb"(?:^|\s)(\.{0,2}/[^\s()]+|\.{1,2})(?=\s|$|\))")
+_WORKSPACE_PATH = pattern(rb"(?:^|\s)(\.{0,2}/[^\s()]+|\.{1,2})(?=\s|$|\))")
 
 
 def variables(environ: Mapping[str, str], commands: Iterable[str], checkout: Checkout) -> Iterator[WayOut]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.errors import RunnerError
 from runner.core.events.base import BaseCheckStarted
 from runner.core.events.events import (
@@ -57,8 +58,8 @@ HANDED_ON = "handed-on"
 
 PARTIAL = ".partial"
 _NOT_SEARCHED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
-_RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,99}")
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_RUN_ID = pattern(r"[0-9A-Za-z][0-9A-Za-z-]{0,99}")
+_COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LATEST = 1e11  # in the year 5138
 _SPENT = frozenset({"input_tokens", "output_tokens", "cached_tokens", "cost_usd"})
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)

@@ -27,7 +27,7 @@ def clock_time(at: float) -> str:
 @cache
 def script() -> str:
     """Return the script that the page runs."""
-    return resources.files("runner").joinpath("data", "templates", "report.js").read_text(encoding="utf-8")
+    return resources.files("runner.report.html").joinpath("report.js").read_text(encoding="utf-8")
 
 
 def policy() -> str:

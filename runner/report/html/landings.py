@@ -11,7 +11,7 @@ from runner.report.html.output import prose
 from runner.report.report_data import ReportData
 
 _LONGEST = 600
-_PILLS = {
+PILLS = {
     Car.LANDED: ("done", "✓"),
     Car.GREEN: ("done", "✓"),
     Car.RED: ("failed", "✗"),
@@ -53,7 +53,7 @@ def _landing(data: ReportData, one: LandingProgress) -> str:
 
 
 def _row(one: LandingProgress, number: int, story: str, car: Car) -> str:
-    color, mark = _PILLS[car]
+    color, mark = PILLS[car]
     reason = prose(one.left[story].reason, _LONGEST) if story in one.left else ""
     return (
         f'<tr><td class="n nowrap">{number}</td><td class="nowrap">{_t(story)}</td>'

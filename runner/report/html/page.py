@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
-from runner.core.events.events import WindowChanged
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.schedule.offers import next_command
@@ -20,7 +19,7 @@ from runner.report.html.cards import card
 from runner.report.html.instants import instant, policy, script
 from runner.report.html.landings import landings
 from runner.report.html.output import prose
-from runner.report.html.timeline import tiers_mattered, timeline, tone
+from runner.report.html.timeline import legend, timeline
 from runner.report.report_data import ReportData, grouped_notes, listed, seconds, total_usage
 
 TAILS = 1_000_000
@@ -29,19 +28,13 @@ TAILS = 1_000_000
 DIFFS = 400_000
 """How many bytes the diffs of all stories together may take."""
 
+STYLES = ("shared.css", "report.css")
+"""The page for browsers shares the first."""
+
 MOST_TAIL, MOST_DIFF = 12_000, 24_000
 MOST_NOTES = 3
 MOST_CLASHES = 20
 _LONGEST = 2000
-_LEGEND = {
-    "work": "work session",
-    "verify": "verify session",
-    "bad": "session that failed ✗",
-    "halted": "session that was stopped ■",
-    "ask": "session that asked ?",
-    "run": "stories running",
-}
-_TIERS = {"green": "tier green", "warn": "warn", "degraded": "degraded", "critical": "critical"}
 _CODES = {
     0: ", all is done",
     2: ", ended early or incomplete",
@@ -57,7 +50,8 @@ _CODES = {
 def html(data: ReportData) -> str:
     """Return the whole page."""
     run = data.run
-    style = resources.files("runner").joinpath("data", "templates", "report.css").read_text(encoding="utf-8")
+    folder = resources.files("runner.report.html")
+    style = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in STYLES)
     stories = max(1, len(run.stories))
     tail, diff = min(MOST_TAIL, TAILS // stories), min(MOST_DIFF, DIFFS // stories)
     parts = [
@@ -70,7 +64,7 @@ def html(data: ReportData) -> str:
         "<main>",
         *_notices(data),
         "<h2>Timeline</h2>",
-        f'<div class="panel">{timeline(data)}{_legend(data)}</div>' if run.stories else "",
+        f'<div class="panel">{timeline(data)}{legend(data)}</div>' if run.stories else "",
         *_conflicts(run),
         landings(data),
         "<h2>Stories</h2>",
@@ -167,19 +161,6 @@ def _conflicts(run: RunSnapshot) -> Iterable[str]:
     head = "<tr><th>stories</th><th>files</th></tr>"
     order = f"<p>Best order to land: {_t(', '.join(run.forecast.order))}</p>"
     yield f'<div class="panel"><table class="conflicts">{head}{"".join(rows)}{last}</table>{order}</div>'
-
-
-def _legend(data: ReportData) -> str:
-    """Explain the marks that occur, and no others."""
-    sessions = [(story, one) for story in data.run.stories.values() for one in story.sessions]
-    seen = {tone(data, story, one) for story, one in sessions} | {one.kind.value for _, one in sessions}
-    entries = {name: text for name, text in _LEGEND.items() if name in seen or name == "run"}
-    if any(isinstance(event.body, WindowChanged) for event in data.events):
-        entries["window"] = "slots"
-    if tiers_mattered(data):
-        entries |= _TIERS
-    items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries.items())
-    return f'<div class="legend">{"".join(items)}</div>'
 
 
 def _by_urgency(run: RunSnapshot) -> list[StorySnapshot]:

@@ -28,6 +28,15 @@ _NARROWEST = 0.3
 _LABEL = 60
 _LABEL_OF_ALL = "Stories and sessions over time"
 _SIGNS = {"bad": "✗", "halted": "■", "ask": "?"}
+_LEGEND = {
+    "work": "work session",
+    "verify": "verify session",
+    "bad": "session that failed ✗",
+    "halted": "session that was stopped ■",
+    "ask": "session that asked ?",
+    "run": "stories running",
+}
+_TIERS = {"green": "tier green", "warn": "warn", "degraded": "degraded", "critical": "critical"}
 
 
 class _Scale:
@@ -42,8 +51,8 @@ class _Scale:
         return round(_EDGE + part * (FULL - 2 * _EDGE), 2)
 
 
-def timeline(data: ReportData) -> str:
-    """Return the column of names and the drawing."""
+def timeline(data: ReportData, links: str = "#story-") -> str:
+    """Return the column of names and the drawing; a link to a story is `links` and its id."""
     run = data.run
     scale = _Scale(run.started_at, data.until)
     stories = list(run.stories.values())
@@ -51,13 +60,13 @@ def timeline(data: ReportData) -> str:
     height = top + ROW * len(stories) + 8
     parts = [
         '<div class="timeline"><div class="names">',
-        *_names(data, stories),
-        f'</div><svg class="chart" height="{height}" role="img" aria-label="{_LABEL_OF_ALL}">',
+        *_names(data, stories, links),
+        f'</div><svg class="chart" height="{height}" role="group" aria-label="{_LABEL_OF_ALL}">',
         *_axis(scale, height),
         *_machine(data, scale),
     ]
     for number, story in enumerate(stories):
-        parts += _row(data, story, scale, top + number * ROW)
+        parts += _row(data, story, scale, top + number * ROW, links)
     return "\n".join([*parts, "</svg></div>"])
 
 
@@ -84,13 +93,26 @@ def tiers_mattered(data: ReportData) -> bool:
     )
 
 
-def _names(data: ReportData, stories: Sequence[StorySnapshot]) -> Iterable[str]:
+def legend(data: ReportData) -> str:
+    """Explain the marks that occur, and no others."""
+    sessions = [(story, one) for story in data.run.stories.values() for one in story.sessions]
+    seen = {tone(data, story, one) for story, one in sessions} | {one.kind.value for _, one in sessions}
+    entries = {name: text for name, text in _LEGEND.items() if name in seen or name == "run"}
+    if any(isinstance(event.body, WindowChanged) for event in data.events):
+        entries["window"] = "slots"
+    if tiers_mattered(data):
+        entries |= _TIERS
+    items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries.items())
+    return f'<div class="legend">{"".join(items)}</div>'
+
+
+def _names(data: ReportData, stories: Sequence[StorySnapshot], links: str) -> Iterable[str]:
     windows = [event.body for event in data.events if isinstance(event.body, WindowChanged)]
     yield f'<p class="machine">in parallel<small>{_range(_running(data), windows)}</small></p>'
     for story in stories:
         title = escape(neutral(f"{story.id}: {label(story.status)}. {story.title}"))
         yield (
-            f'<a class="{story.status.value}" href="#story-{escape(story.id)}" title="{title}">'
+            f'<a class="{story.status.value}" href="{escape(links + story.id)}" title="{title}">'
             f"<i>{SYMBOLS[story.status]}</i>{escape(shorten(story.id, _LABEL))}</a>"
         )
 
@@ -186,9 +208,9 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     return f"{path} H{end}"
 
 
-def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
+def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int, links: str) -> Iterable[str]:
     middle = y + ROW // 2
-    yield f'<a href="#story-{escape(story.id)}"><g>'
+    yield f'<a href="{escape(links + story.id)}"><g>'
     yield f"<title>{escape(neutral(f'{story.id}: {label(story.status)}. {story.title}'))}</title>"
     yield f'<rect class="hit" x="0" y="{y}" width="100%" height="{ROW}"/>'
     if story.started_at is not None:

@@ -7,7 +7,7 @@ from runner.core.base.check import Answer
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.screen import cells, neutral
-from runner.core.text.telling import failing_command, telling_lines
+from runner.core.text.telling import explaining_output, failing_command, named_reason, telling_lines
 from runner.core.text.words import SYMBOLS, count
 from runner.report.terminal.table import Look
 
@@ -44,26 +44,25 @@ def _base(run: RunSnapshot, look: Look) -> list[str]:
 
 
 def _block(story: StorySnapshot, look: Look) -> list[str]:
-    output = story.step_history.last_failure
-    command = failing_command(story.reason, output)
-    mark = f"{SYMBOLS[Status.FAILED]} " if look.marks else ""
-    reason = story.reason.replace(f"verify `{command}`: ", "verify failed, ") if command else story.reason
-    lines = look.wrapped(f"{mark}{story.id} failed: {neutral(reason)}", color="red")
-    if command:
-        lines += look.wrapped(f"$ {neutral(command)}", _INDENT, "bold")
-    # The reason may be that no session could begin: then an older output explains nothing.
-    if command or story.reason.endswith(_last_reason(story)):
-        for line in telling_lines(output.removeprefix(f"$ {command}\n") if command else output):
-            lines += _kept(line, look)
+    lines = what_failed(story, look)
     if story.next:
         lines += look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
     return lines
 
 
-def _last_reason(story: StorySnapshot) -> str:
-    """Return how the newest session that failed is named in a reason."""
-    ended = [session for session in story.sessions if session.detail]
-    return ended[-1].detail if ended else "\n"
+def what_failed(story: StorySnapshot, look: Look) -> list[str]:
+    """Return why a story failed: the reason, the command, and the lines of its output that tell."""
+    command = failing_command(story.reason, story.step_history.last_failure)
+    mark = f"{SYMBOLS[Status.FAILED]} " if look.marks else ""
+    reason = named_reason(story)
+    if command:
+        reason = reason.replace(f"verify `{command}`: ", "verify failed, ")
+    lines = look.wrapped(f"{mark}{story.id} failed: {neutral(reason)}", color="red")
+    if command:
+        lines += look.wrapped(f"$ {neutral(command)}", _INDENT, "bold")
+    for line in telling_lines(explaining_output(story)):
+        lines += _kept(line, look)
+    return lines
 
 
 def _kept(line: str, look: Look) -> list[str]:

@@ -10,11 +10,13 @@ from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events import steering
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.schedule.offers import LAND
 from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import clock, span
 from runner.core.text.screen import cells, neutral
+from runner.core.text.telling import with_line
 from runner.core.text.words import count, label, tally, window
 
 _WIDEST_ID = 24
@@ -78,7 +80,8 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         case ev.Checkpointed():
             return f"committed {body.commit[:_SHORT]} ({count(body.commits, 'commit')})"
         case ev.AttemptFailed():
-            return f"{_attempt(run, body.story_id, body.attempt)} failed: {body.reason}"
+            why = with_line(body.reason, body.output)
+            return f"{_attempt(run, body.story_id, body.attempt)} failed: {why}"
         case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
             return _loop(body)
         case ev.StoryFinished():
@@ -107,7 +110,34 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         ):
             return None
         case _:
-            return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)
+            return _of_a_part(body, run)
+
+
+def _of_a_part(
+    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody, run: RunSnapshot
+) -> str | None:
+    if isinstance(body, steering.SteeringBody):
+        return _steered(body)
+    return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)
+
+
+def _steered(body: steering.SteeringBody) -> str | None:
+    match body:
+        case steering.AdmissionPaused():
+            return "paused: no new story starts; `autopilot-multi unpause` continues"
+        case steering.AdmissionContinued():
+            return "unpaused: stories start again"
+        case steering.RequestAnswered():
+            return f"refused what was asked of the run: {body.problem}" if body.problem else None
+        case steering.StoriesAdded():
+            return f"added to the run: {', '.join(str(entry['id']) for entry in body.stories)}"
+        case steering.StoryEdited():
+            return "its file was edited before it started; the new text counts"
+        case steering.StoryRetried():
+            start = f" from the base (its old tip is {body.kept})" if body.kept else ""
+            return f"is tried again{start or (' from the base' if body.fresh else '')}"
+        case _:
+            assert_never(body)
 
 
 def _candidate(body: cd.CandidateBody) -> str | None:

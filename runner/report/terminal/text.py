@@ -7,7 +7,11 @@ in reasons and notes are removed.
 from collections.abc import Mapping, Sequence
 
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.outlook.left import Outlook, left_words
+from runner.core.outlook.spent import spent_words
+from runner.core.outlook.waiting import waiting
 from runner.core.schedule.offers import contained, is_offered, lands, next_command, without_offers
+from runner.core.text.amounts import dollars
 from runner.core.text.candidates import candidate_lines, review_line
 from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import span
@@ -53,11 +57,13 @@ def status(
     alive: bool,
     urgent: Sequence[str] = (),
     landing: Sequence[str] = (),
+    outlook: Outlook | None = None,
 ) -> str:
     """Return the state of a run; `alive`: its coordinator is still running.
 
     `urgent` are lines about stories that are blocked or were retried; they follow the open decisions.
     `landing` are lines about the landing that is in progress, or the last one; they follow the stories.
+    `outlook` is what is expected of a run that is active.
     """
     shown = settled(run, alive=alive and not run.ended)
     if alive and not shown.ended:  # nothing can land before the run has ended
@@ -71,18 +77,30 @@ def status(
         phase = "interrupted"
     head = f"run {shown.run_id} · {phase} · {tally(shown)}"
     lines = look.wrapped(head, color="bold")
+    expected = None
     if alive and not shown.ended:
-        lines += look.wrapped(
-            f"{at_work(shown, noun=True)} · {machine(shown)}",
-            color="dim",
-        )
+        expected = outlook or Outlook()
+        lines += look.wrapped(_now_line(shown, expected), color="dim")
     first = [*_open_decisions(shown, look), *urgent]
-    lines += [*(["", *first] if first else []), "", *_stories(shown, look, now=now)]
+    lines += [*(["", *first] if first else []), "", *_stories(shown, look, now=now, outlook=expected)]
     lines += ["", *(row for line in landing for row in look.wrapped(line))] if landing else []
     tail = _ending(shown, look)
     if not shown.ended and not alive:
         tail.append(f"hint: continue with `autopilot-multi resume {shown.run_id}`.")
     return "\n".join([*lines, *(["", *tail] if tail else []), *failures(shown, look)]) + "\n"
+
+
+def _now_line(run: RunSnapshot, outlook: Outlook) -> str:
+    """Return what an active run does, has spent and will still take."""
+    left = left_words(outlook.left)
+    parts = (
+        "paused, nothing starts" if run.paused else "",
+        at_work(run, noun=True),
+        spent_words(run.usage, outlook.cost_usd),
+        f"{left} left" if left else "",
+        machine(run),
+    )
+    return " · ".join(part for part in parts if part)
 
 
 def _open_decisions(run: RunSnapshot, look: Look) -> list[str]:
@@ -95,19 +113,34 @@ def _open_decisions(run: RunSnapshot, look: Look) -> list[str]:
     return lines
 
 
-def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
-    """Return the table of stories, each followed by the lines that explain it."""
+def _stories(run: RunSnapshot, look: Look, *, now: float, outlook: Outlook | None = None) -> list[str]:
+    """Return the table of stories, each followed by the lines that explain it.
+
+    With an `outlook` the run is active: what stories wait for and how long they still take is shown, too.
+    """
     titled = look.width is not None and look.width >= _TITLES_FROM
+    stories = list(run.stories.values())
+    costs = any(_cost(story) for story in stories)
     columns = [
         Column(title="STORY", limit=28),
         *([Column(title="TITLE", limit=26)] if titled else []),
         Column(title="STATUS"),
         Column(title="ATTEMPT"),
         Column(title="TIME", right=True),
+        *([Column(title="COST", right=True)] if costs else []),
+        *([Column(title="LEFT", right=True)] if outlook and outlook.stories else []),
         Column(),
     ]
-    stories = list(run.stories.values())
-    head, *rows = layout(columns, [_row(story, look, now, titled=titled) for story in stories], look)
+    cells = [
+        [
+            *_row(story, look, now, titled=titled),
+            *([Cell(text=_cost(story))] if costs else []),
+            *([Cell(text=left_words(outlook.stories.get(story.id)))] if outlook and outlook.stories else []),
+            _doing(story, run, now, active=outlook is not None),
+        ]
+        for story in stories
+    ]
+    head, *rows = layout(columns, cells, look)
     inside = contained(run)
     many = len([story for story in _offered(run, inside) if not lands(story)]) > _FEW
     lines = [head]
@@ -154,8 +187,20 @@ def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[
         Cell(text=state(story), color=color),
         Cell(text=attempt(story)),
         Cell(text="" if ran is None else span(ran)),
-        Cell(text=doing(story), color="dim" if story.status is Status.WAITING else ""),
     ]
+
+
+def _cost(story: StorySnapshot) -> str:
+    usage = story.usage
+    return "" if usage.cost_usd is None else dollars(usage.cost_usd, about=usage.estimated)
+
+
+def _doing(story: StorySnapshot, run: RunSnapshot, now: float, *, active: bool) -> Cell:
+    """Return what a story does or waits for; nothing waits in a run that is not active."""
+    found = waiting(story, run, now) if active else None
+    if found is not None:
+        return Cell(text=f"{found.words}: {found.detail}" if found.detail else found.words, color="dim")
+    return Cell(text=doing(story), color="dim" if story.status is Status.WAITING else "")
 
 
 def _compared(story: StorySnapshot, look: Look) -> list[str]:
@@ -174,7 +219,7 @@ def _explained(story: StorySnapshot, run: RunSnapshot, look: Look) -> list[str]:
         return lines
     own = story.kill_switch if story.kill_switch != run.kill_switch else None
     if story.reason and story.status is Status.RUNNING:
-        lines += look.wrapped(f"last attempt: {neutral(story.reason)}", _INDENT, "yellow")
+        lines += look.wrapped(f"last attempt: {because(story)}", _INDENT, "yellow")
     elif story.reason:
         lines += look.wrapped(because(story) if own else neutral(story.reason), _INDENT)
     lines += look.wrapped(f"hint: {recovery(own)}", _INDENT) if own else []

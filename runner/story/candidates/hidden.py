@@ -44,7 +44,7 @@ async def judge_hidden(
         clean = replace(made, base=workspace.base)
         for name in sorted(BRINGING):
             command: str = getattr(context.settings.hooks, name)
-            if command and not await run_aside(f"hook {name}", command, context, clean):
+            if command and await run_aside(f"hook {name}", command, context, clean):
                 reason = f"hook {name} failed in a clean checkout of its commit"
                 return HiddenVerdict(verdict=FAILED, reason=reason)
         for number, command in enumerate(commands, 1):

@@ -1,7 +1,6 @@
 """What the stories of a run share, and what the walk of one story needs of it."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -176,7 +175,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
 def apart(context: StoryContext) -> StoryContext:
     """Return what a story of a shared tree needs in a worktree of its own. Blocks for a moment."""
     run = context.run
-    settings = replace(run.settings, bg_isolation=IsolationMode.WORKTREE.value)
+    settings = structs.replace(run.settings, bg_isolation=IsolationMode.WORKTREE.value)
     guard = write_guard_of(run.repository.paths, settings, run.worktree_root)
     moved = structs.replace(run, shared_tree=None, settings=settings, write_guard=guard)
     return structs.replace(context, run=moved, settings=settings)

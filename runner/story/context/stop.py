@@ -61,6 +61,10 @@ class StopControl:
             self._stories[story_id] = (level, by)
             self._wake()
 
+    def forget(self, story_id: StoryId) -> None:
+        """Let a story run again that was asked to end."""
+        self._stories.pop(story_id, None)
+
     def _of(self, story_id: StoryId) -> tuple[Level, str]:
         return self._stories.get(story_id, (Level.RUN, ""))
 

@@ -1,15 +1,8 @@
-"""The questions of a run as one queue: which are open, what answers them, and how the user is notified.
+"""The questions of a run as one queue: which are open, and what answers them.
 
-Pure over snapshots, except for `attention`. An answer counts once: a second one is refused with what was
+Pure over snapshots. An answer counts once: a second one is refused with what was
 chosen. The unattended default never destroys anything, and never answers the same question twice.
 """
-
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,15 +11,7 @@ from runner.core.errors import JournalError, NotFoundError, RunnerError
 from runner.core.events import events as ev
 from runner.core.model import Decision, RunSnapshot, StoryId, StorySnapshot
 from runner.core.text.names import did_you_mean, shown
-from runner.core.text.screen import LineTail
 from runner.story.flow.answers import EARLIER, PERSON, RECOMMENDED
-
-if TYPE_CHECKING:
-    from isolation.keeper.client import Keeper
-    from isolation.model import SessionSpec
-
-NOTIFY_SECONDS = 10.0
-"""How long a `notify` command may take; a notifier that hangs must not block anything."""
 
 _BY = {PERSON: "the user", EARLIER: "the user", RECOMMENDED: "the unattended default"}
 
@@ -128,25 +113,6 @@ def already_answered(story_id: StoryId, decision: Decision) -> AlreadyAnsweredEr
     )
 
 
-async def attention(notify: str, asked: OpenQuestion, *, keeper: "Keeper", cwd: Path) -> ev.Noted | None:
-    """Run the user's `notify` command; its failure is returned as a note, and never raised.
-
-    The command gets the rendered question on standard input. Nothing of it is left running.
-    """
-    from isolation.errors import IsolationError
-
-    if not notify.strip():
-        return None
-    try:
-        with _prompt(choose.render(asked.question) + "\n") as prompt:
-            complaint = await _run(_spec(notify, asked, cwd=cwd, prompt=prompt), keeper)
-    except (IsolationError, OSError) as error:
-        complaint = str(error)
-    if not complaint:
-        return None
-    return ev.Noted(story_id=asked.story_id, message=f"the notify command failed: {complaint}")
-
-
 def _asked(story_id: StoryId, decision: Decision) -> OpenQuestion:
     return OpenQuestion(
         story_id=story_id,
@@ -201,40 +167,3 @@ def _answered_before(story: StorySnapshot, question: choose.Question) -> bool:
         one.by == RECOMMENDED and (one.question.get("kind"), one.question.get("title")) == subject
         for one in story.decided
     )
-
-
-@contextmanager
-def _prompt(text: str) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile(prefix="autopilot-multi-question-") as file:
-        file.write(text.encode())
-        file.flush()
-        yield Path(file.name)
-
-
-def _spec(notify: str, asked: OpenQuestion, *, cwd: Path, prompt: Path) -> "SessionSpec":
-    from isolation.git.repository import scrubbed
-    from isolation.model import SessionSpec
-
-    environment = scrubbed(os.environ) | {
-        "AUTOPILOT_STORY_ID": asked.story_id,
-        "AUTOPILOT_DECISION": asked.decision_id,
-    }
-    return SessionSpec(argv=("sh", "-c", notify), cwd=cwd, env=environment, prompt=prompt)
-
-
-async def _run(spec: "SessionSpec", keeper: "Keeper") -> str:
-    """Run the command for a bounded time; return a complaint, empty when it succeeded."""
-    import trio
-
-    tail, code = LineTail(), 0
-    with trio.move_on_after(NOTIFY_SECONDS) as limit:
-        async with keeper.start(spec) as session:
-            while chunk := await session.receive():
-                tail.feed(chunk)
-            code = (await session.wait()).returncode
-    if limit.cancelled_caught:
-        return f"it was ended after {NOTIFY_SECONDS:g} s"
-    if code:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{how}: {tail.line}".removesuffix(": ")
-    return ""

@@ -29,7 +29,7 @@ from runner.core.model import (
     Step,
     StorySnapshot,
 )
-from runner.core.text.telling import telling_lines
+from runner.core.text.telling import with_line
 from runner.core.text.words import count
 from runner.records.history import Past
 from runner.story import results
@@ -164,8 +164,7 @@ class FlowSteps:
         if self._state is None:
             gave_up = f"gave up after {count(now.max_attempts, 'attempt')}: {now.reason}"
             return results.failed(self._story.id, gave_up)
-        lines = telling_lines(now.step_history.last_failure, most=1)
-        reason = f"{now.reason} — {lines[-1].strip()}" if lines else now.reason
+        reason = with_line(now.reason, now.step_history.last_failure)
         sub_step = await to_thread.run_sync(self._state.sub_step)
         await self.ask(
             choose.skill_failed(

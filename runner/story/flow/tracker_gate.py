@@ -82,7 +82,7 @@ class TrackerGate:
         command = self._context.settings.tracker_auth
         if not command:
             return False
-        return await run_aside("tracker-auth", command, self._context, self._workspace)
+        return not await run_aside("tracker-auth", command, self._context, self._workspace)
 
     def _chosen(self, detection: Detection) -> Tracker | None:
         asked = self._newest(

@@ -1,7 +1,6 @@
 """What every program of a story finds in its environment, and what of the user's is kept from it."""
 
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -19,6 +18,7 @@ from isolation.guard.seal import Seal, missed
 from isolation.guard.sockets import SIGNING, signing
 from isolation.model import Confinement, Network, SessionSpec, Workspace
 from isolation.network.namespace import PROXY_PORT
+from isolation.patterns import pattern
 from runner.agents.catalog import KNOWN, Credentials, Reachable, credentials_of, reachable_by
 from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
@@ -52,7 +52,7 @@ _LEADING = {
     "NODE_USE_ENV_PROXY": "1",
 }
 """What leads programs to the proxy of a sealed network. Node looks at them only if the last one says so."""
-_OFFLINE = re.compile(
+_OFFLINE = pattern(
     r"Network is unreachable|ENETUNREACH|EAI_AGAIN|[Tt]emporary failure in name resolution"
     r"|[Cc]ould not resolve host|getaddrinfo (?:failed|ENOTFOUND)|Name or service not known"
 )

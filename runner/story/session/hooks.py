@@ -8,6 +8,7 @@ from isolation.model import Workspace
 from isolation.worktree.aside import remember_brought, uncommitted
 from runner.core.events.events import Noted, StoryFinished
 from runner.core.model import Outcome
+from runner.core.text.telling import telling_line
 from runner.story import results
 from runner.story.context.context import StoryContext
 from runner.story.session.environment import user_environment
@@ -36,8 +37,8 @@ def hook_order(name: str, command: str, context: StoryContext, workspace: Worksp
     return side_order(command, context, workspace, env=environment, log=side_log(name, context))
 
 
-async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> bool:
-    """Run a command of the user's beside the story's sessions; False when it failed, which is noted."""
+async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> str:
+    """Run a command of the user's beside the sessions; return how it failed, which is noted, else nothing."""
     brings = name.removeprefix("hook ") in BRINGING and context.run.shared_tree is None
     before = await to_thread.run_sync(uncommitted, context.repository, workspace.path) if brings else ()
     order = await to_thread.run_sync(hook_order, name, command, context, workspace)
@@ -45,10 +46,11 @@ async def run_aside(name: str, command: str, context: StoryContext, workspace: W
     if brings:
         await to_thread.run_sync(_remember, context, workspace, before)
     if verdict.outcome is Outcome.OK:
-        return True
-    message = f"{name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")
+        return ""
+    line = telling_line(verdict.output) or verdict.last_line
+    message = f"{name} failed ({verdict.detail}): {line}".rstrip(": ")
     await context.log.record(Noted(story_id=context.story.id, message=message))
-    return False
+    return message
 
 
 def _remember(context: StoryContext, workspace: Workspace, before: tuple[str, ...]) -> None:
@@ -56,13 +58,15 @@ def _remember(context: StoryContext, workspace: Workspace, before: tuple[str, ..
     remember_brought(workspace.path, made)
 
 
-async def run_hook(name: str, context: StoryContext, workspace: Workspace) -> bool:
-    """Run one of the user's hooks, if it is set; False when it failed."""
+async def run_hook(name: str, context: StoryContext, workspace: Workspace) -> str:
+    """Run one of the user's hooks, unless it has run there ahead of the story; return how it failed."""
     command: str = getattr(context.settings.hooks, name)
-    return not command or await run_aside(f"hook {name}", command, context, workspace)
+    if not command or (name == "after_create" and workspace.prepared):
+        return ""
+    return await run_aside(f"hook {name}", command, context, workspace)
 
 
-def hook_failed(name: str, context: StoryContext) -> StoryFinished:
+def hook_failed(name: str, how: str, context: StoryContext) -> StoryFinished:
     """Return the result of a story whose hook failed."""
     log = side_log(f"hook {name}", context)
-    return results.failed(context.story.id, f"hook {name} failed", next_=f"see {log}")
+    return results.failed(context.story.id, how, next_=f"see {log}")

@@ -10,11 +10,12 @@ from string import Template
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.core.model import DEFAULT_ATTEMPTS, SessionRecord, Step, Story
 from runner.story.session import contract
 from runner.story.session.contract import StateFacts
 
-_ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
+_ALONE = pattern(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
 
 
 class PromptFacts(Struct, frozen=True, kw_only=True):
@@ -24,7 +25,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     is how many helper agents may work at once, None for a plain command. `program` is how a session calls
     this program, and `context_file` tells it how full its context is. `not_landed` says why a story that was
     done is tried again. `earlier_work` is what was done before, for a conversation that does not know it.
-    `whole` is the prompt itself, where no template makes it.
+    `note` is what the user says to this session. `whole` is the prompt itself, where no template makes it.
     """
 
     story: Story
@@ -45,6 +46,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     context_file: str = ""
     not_landed: str = ""
     earlier_work: str = ""
+    note: str = ""
     whole: str = ""
 
 
@@ -80,7 +82,9 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "agents": contract.agents(facts.agents),
         "continue": "\n\n".join(filter(None, (_resuming(facts, state), facts.earlier_work))),
         "interrupted": contract.resuming(facts.last, "") if interrupted else "",
-        "last_failure": "\n\n".join(filter(None, (facts.not_landed, _failure(facts.last_failure)))),
+        "last_failure": "\n\n".join(
+            filter(None, (facts.not_landed, _failure(facts.last_failure), _said(facts.note)))
+        ),
         "state": contract.state(facts.state_file, state, program=facts.program) if facts.state_file else "",
         "breaks": contract.breaks(state.breaks),
         "context": contract.context(facts.context_file),
@@ -97,6 +101,10 @@ def _resuming(facts: PromptFacts, state: StateFacts) -> str:
 
 def _failure(output: str) -> str:
     return _under("The attempt before this one failed:\n", _quoted(output))
+
+
+def _said(note: str) -> str:
+    return _under("The user says:\n", _quoted(note))
 
 
 def _under(heading: str, text: str) -> str:

@@ -69,7 +69,7 @@ async def _clean_place(context: StoryContext, workspace: Workspace) -> AsyncIter
         without = await _off_the_loop(context, workspace, made_here)
         for name in sorted(BRINGING):
             command: str = getattr(settings.hooks, name)
-            if command and not await run_aside(f"hook {name}", command, context, clean):
+            if command and await run_aside(f"hook {name}", command, context, clean):
                 flaw = f"hook {name} failed in a clean checkout of its commit"
                 yield VerifyPlace(workspace=clean, without=without, flaw=flaw)
                 return

@@ -33,6 +33,14 @@ _COMMANDS = {
     "expire": "git reflog expire --expire=now --all && git gc --prune=now",
     "maintenance": "git maintenance run --task=gc",
 }
+_HINDERED_BY = {
+    "gc": "gc.pid.lock",
+    "repack": "tmp_pack",
+    "repack-loose": "tmp_pack",
+    "expire": "HEAD.lock",
+    "maintenance": "gc.pid.lock",
+}
+"""What names a command on objects; the others have nothing to do in the story's own store."""
 _REFS = {
     "update-ref": "git update-ref refs/heads/main HEAD~0 && git update-ref refs/heads/main $(git commit-tree -m evil HEAD^{tree})",
     "branch-force": "git branch -f main $(git commit-tree -m evil HEAD^{tree})",
@@ -64,6 +72,7 @@ _NAMED = {
     **dict.fromkeys(("new-branch",), "refs/heads/evil"),
     **dict.fromkeys(("tag",), "refs/tags/evil"),
     **dict.fromkeys(("move-tag", "delete-tag"), "refs/tags/kept"),
+    "rename-branch": "logs/refs/heads",
     "note": "refs/notes",
     "stash": "refs/stash",
     "replace": "refs/replace",
@@ -78,6 +87,14 @@ _NAMED = {
     "folder": "refs/heads",
 }
 """What names an attack on refs, if it is not the branch of the user."""
+_GIT_ITSELF = {
+    **dict.fromkeys(
+        ("refs-branch-force", "refs-delete-branch"),
+        "git itself refuses to move or delete a branch that is checked out",
+    ),
+    "refs-worktree-remove": "git itself refuses: in the session's view that worktree's link leads nowhere",
+    "refs-worktree-move": "git itself refuses: in the session's view that worktree's link leads nowhere",
+}
 _SIGHT = {
     "alternates": 'mkdir -p "$FOLDER/tmp/evil/pack" && echo "$FOLDER/tmp/evil" >> "$G/objects/info/alternates"',
     "alternates-file": 'echo "$FOLDER/tmp/evil" > a && mv -f a "$G/objects/info/alternates"',
@@ -117,11 +134,14 @@ def attacks() -> list[Attack]:
             f"objects-{name}",
             _EVERYWHERE.format(do=f"({script}) && W=1") + '; test -n "$W"',
             OBJECTS,
-            "git's packs" if "pack" in name or "index" in name else "git's objects",
+            ".pack" if "pack" in name else "git's objects",
         )
         for name, script in _ON_OBJECTS.items()
     ]
-    found += [_attack(f"command-{name}", script, OBJECTS, "") for name, script in _COMMANDS.items()]
+    found += [
+        _attack(f"command-{name}", script, OBJECTS, _HINDERED_BY.get(name, ""))
+        for name, script in _COMMANDS.items()
+    ]
     found += [
         _attack(f"refs-{name}", script, REFS, _NAMED.get(name, "refs/heads/main"))
         for name, script in _REFS.items()
@@ -161,7 +181,8 @@ def attacks() -> list[Attack]:
             seal=WRITES,
             proof=changed(BRANCH),
             target="autopilot/finished",
-            group="branch-all" if name == "all" else "",  # else it would remove the traces of the others
+            alone=name == "all",  # else it would remove the traces of the others
+            silent="it empties a folder that is the story's own" if name == "all" else "",
         )
         for name, script in {
             "move": "git update-ref refs/heads/autopilot/finished $(git commit-tree -m evil HEAD^{tree})",
@@ -184,4 +205,6 @@ def _attack(name: str, script: str, place: str, target: str) -> Attack:
         seal=WRITES,
         proof=changed(place),
         target=target,
+        alone=name == "command-expire",  # it says so much that the others would not be heard
+        silent=_GIT_ITSELF.get(name, ""),
     )

@@ -19,7 +19,7 @@ _CALLED = {
     "uevent-helper": "uevent_helper",
     "sys-attribute": "transparent_hugepage/enabled",
     "cgroup": "cgroup.procs",
-    "make-device": "made-device",
+    "make-device": "mknod",
     "module": "init_module",
     "kexec": "kexec_load",
     "swap": "swapon",
@@ -27,10 +27,15 @@ _CALLED = {
     "clock": "clock_settime",
     "handle": "open_by_handle_at",
     "pivot": "pivot_root",
-    "set-namespace": "setns",
+    "set-namespace": "/proc/1/ns",
     "chroot-out": "chroot",
 }
 """How the program names what is not a path of the attack's own name."""
+_AT = {
+    "sysrq": "/proc/sysrq-trigger",
+    "uevent-helper": "/sys/kernel/uevent_helper",
+    "sys-attribute": "/sys/kernel/mm/transparent_hugepage/enabled",
+}
 
 
 def attacks() -> list[Attack]:
@@ -105,8 +110,15 @@ def _attack(name: str, script: str, seal: str) -> Attack:
     target = {
         "setting": rest.replace("-", "/", 1),
         "device": f"/dev/{rest.partition('-')[2]}",
-        "proc": f"/proc/{rest}",
+        "proc": f"/proc/{rest.replace('-', '/')}",
     }.get(kind, _CALLED.get(name, name))
+    needs = {"setting": f"/proc/sys/{target}", "device": target, "proc": target}.get(kind, "")
     return Attack(
-        name=f"machine-{name}", family="devices", script=script, seal=seal, proof=worked(), target=target
+        name=f"machine-{name}",
+        family="devices",
+        script=script,
+        seal=seal,
+        proof=worked(),
+        target=target,
+        needs=needs or _AT.get(name, ""),
     )

@@ -97,6 +97,7 @@ def attacks() -> list[Attack]:
             seal=FULL,
             proof=worked(),
             target=_TARGETS.get(name, _ON_TCP),
+            silent="it listens in a network of its own, in which nobody calls" if name == "listen" else "",
         )
         for name, do in _TRIED.items()
     ]

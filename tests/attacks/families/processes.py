@@ -11,6 +11,8 @@ _WHO = {
     "coordinator": "processes that are not its own",
 }
 """Each with what names it."""
+_BY_FILES = {"cwd", "task", "root", "fd", "environ", "maps", "mem"}
+"""Acts by files below `/proc`, which are named by their paths."""
 _ACT = '$PYTHON "$SCRIPTS/reach.py" "{who}" {act}'
 
 
@@ -23,7 +25,7 @@ def attacks() -> list[Attack]:
             script=_ACT.format(who=who, act=act),
             seal=WRITES,
             proof=worked(),
-            target=target,
+            target="/proc/" if act in _BY_FILES else target,
         )
         for who, target in _WHO.items()
         for act in ACTS

@@ -22,12 +22,12 @@ _WAYS = {
     "append": 'echo evil >> "$P"',
     "truncate": ': > "$P"',
     "replace": 'echo evil > "$P.new" && mv "$P.new" "$P"',
-    "delete": 'rm "$P"',
     "mode": 'chmod 777 "$P"',
     "symlink": 'ln -s "$P" leads && echo evil >> leads',
     "hardlink": 'ln "$P" second && echo evil >> second',
     "root": 'echo evil >> /proc/self/root"$P"',
     "remount": 'unshare -rm sh -c "mount -o remount,bind,rw $(dirname $P); umount -l $P; echo evil >> $P"',
+    "delete": 'rm "$P"',
 }
 
 

@@ -6,7 +6,7 @@ I=0; until [ -e "$FOLDER/meet/waiting" ] || [ $I -gt 400 ]; do sleep 0.05; I=$((
 for NAME; do
     timeout 10 sh "$SCRIPTS/$NAME.sh" > "$LOOT/$NAME.out" 2> "$LOOT/$NAME.err" < /dev/null
     echo $? > "$LOOT/$NAME.status"
-    sed "s/^/$NAME: /" "$LOOT/$NAME.err"
+    tail -n 4 "$LOOT/$NAME.err" | sed "s/^/$NAME: /"  # a reason is made of the last output of all of them
     case $NAME in text-*-output) cat "$LOOT/$NAME.out";; esac
 done
 touch "$FOLDER/meet/done-$AUTOPILOT_STORY_ID"

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import combinations, count, permutations
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -212,10 +213,11 @@ def limit(involved: int) -> int:
     return math.ceil(1.5 * math.log2(math.comb(100, involved)) + 4)
 
 
-def test_four_of_a_hundred_cost_few_runs() -> None:
+@pytest.mark.parametrize("seeds", [16, pytest.param(40, marks=pytest.mark.slow)])
+def test_four_of_a_hundred_cost_few_runs(seeds: int) -> None:
     """At most 1.5 x log2 C(100, 4) + 4 verify runs, that is 37, however the four are red; so with a fifth.
 
-    Over 40 seeds for each of the fifteen shapes.
+    Over these seeds for each of the fifteen shapes.
 
     To tell four separate pairs from each other takes 44 runs at least, since there are 2^44 ways to choose
     them; there, and in a chain of five, the same formula holds with the number of stories that play a part.
@@ -224,8 +226,8 @@ def test_four_of_a_hundred_cost_few_runs() -> None:
     shapes = shapes_of_four()
     assert len(shapes) == 15
     most = {"a chain of five": limit(5), "four pairs": limit(8)}
-    costs = {shape: cost(variants, 40) for shape, variants in shapes.items()}
-    costs |= {shape: cost([groups_], 40) for shape, groups_ in LARGER.items()}
+    costs = {shape: cost(variants, seeds) for shape, variants in shapes.items()}
+    costs |= {shape: cost([groups_], seeds) for shape, groups_ in LARGER.items()}
     print("".join(f"\n{shape}: {each}" for shape, each in costs.items()))  # noqa: T201  figures to read
     assert all(each.runs <= most.get(shape, 37) for shape, each in costs.items()), costs
     assert all(each.rounds <= 0.6 * each.runs for each in costs.values()), costs

@@ -1,23 +1,16 @@
 """The queue of questions, what answers them, and the call for attention."""
 
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
-import trio.testing
 
-from isolation.keeper.client import Keeper, open_keeper
 from runner.core import choose
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import events as ev
 from runner.core.model import StoryId
-from runner.story.flow import decisions
 from runner.story.flow.decisions import (
     AlreadyAnsweredError,
     answer_event,
-    attention,
     open_questions,
     recommended,
 )
@@ -126,65 +119,3 @@ def test_boundaries_are_passed_again_by_default() -> None:
     events = [*asks("a", 1, boundary), answered("a", 2, "A", by="recommended"), applied("a", 3)]
     run = snapshot([started("a"), *events, *asks("a", 4, boundary, number=2)])
     assert recommended(run, StoryId("a")) is not None
-
-
-@pytest.fixture
-async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
-    """Return the keeper of a run."""
-    with trio.fail_after(60):
-        async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
-            yield keeper
-
-
-def _first_question() -> decisions.OpenQuestion:
-    return open_questions(snapshot([started("a"), *asks("a", 1, COLOUR)]))[0]
-
-
-async def test_the_notify_command_gets_the_question(keeper: Keeper, tmp_path: Path) -> None:
-    """It reads the rendered form, and knows story and decision from its environment."""
-    command = 'cat > told; echo "$AUTOPILOT_STORY_ID $AUTOPILOT_DECISION" > who'
-    assert await attention(command, _first_question(), keeper=keeper, cwd=tmp_path) is None
-    assert (tmp_path / "told").read_text() == choose.render(COLOUR) + "\n"
-    assert (tmp_path / "who").read_text() == "a a-1\n"
-
-
-async def test_without_a_notify_command_nothing_is_run(keeper: Keeper, tmp_path: Path) -> None:
-    """Without the setting nothing is started."""
-    assert await attention(" ", _first_question(), keeper=keeper, cwd=tmp_path / "missing") is None
-
-
-@pytest.mark.parametrize(
-    ("command", "complaint"),
-    [
-        ("echo no bus >&2; exit 3", "exit code 3: no bus"),
-        ("kill -9 $$", "signal 9"),
-        ("no-such-program-7431", "exit code 127"),
-    ],
-)
-async def test_a_notify_command_that_fails_is_a_note(
-    keeper: Keeper, tmp_path: Path, command: str, complaint: str
-) -> None:
-    """The run continues, and the user reads why there was no notification."""
-    note = await attention(command, _first_question(), keeper=keeper, cwd=tmp_path)
-    assert note is not None
-    assert note.story_id == "a"
-    assert note.message.startswith("the notify command failed: " + complaint)
-
-
-async def test_a_notify_command_that_cannot_start_is_a_note(keeper: Keeper, tmp_path: Path) -> None:
-    """Not even a folder that is gone is an error of the run."""
-    note = await attention("true", _first_question(), keeper=keeper, cwd=tmp_path / "missing")
-    assert note is not None
-
-
-async def test_a_notify_command_that_hangs_is_ended(
-    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time is bounded, and none of its processes is left."""
-    monkeypatch.setattr(decisions, "NOTIFY_SECONDS", 0.5)
-    command = "sleep 60 & echo $! > pid; wait"
-    note = await attention(command, _first_question(), keeper=keeper, cwd=tmp_path)
-    assert note is not None
-    assert "ended after 0.5 s" in note.message
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -95,9 +95,9 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
 
     from isolation.git.repository import Repository
     from runner.ci.report_data import load_from_repository
-    from runner.cli.merged import with_merged
-    from runner.cli.run_reader import RunReader
     from runner.report.run_document import settled
+    from runner.run.control.merged import with_merged
+    from runner.run.control.reader import RunReader
 
     with RunReader(arguments.directory, next(iter(arguments.paths), None)) as reader:
         current = reader.read()

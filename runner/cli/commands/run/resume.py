@@ -5,7 +5,6 @@ failed unless you pass --retry-failed. A landing that was killed is finished or 
 """
 
 import argparse
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +13,13 @@ from msgspec.structs import replace
 
 from runner.cli.output import Output
 from runner.cli.parser import common
-from runner.cli.run_options import add_trust, trust_of
+from runner.cli.run_options import add_detach, add_trust, trust_of
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
-    from runner.core.model import RunSnapshot, Story
+    from runner.core.model import RunId, RunSnapshot, Story
+    from runner.run.control.requests import Retry as Again
+    from runner.run.result.ended import Ended
 
 EXAMPLE = "autopilot-multi resume"
 
@@ -32,25 +33,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--retry-failed", action="store_true", help="give failed stories a new set of attempts"
     )
     parser.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
+    add_detach(parser)
     add_trust(parser)
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Find the run and continue it."""
+    return continue_run(arguments, output)
+
+
+def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again | None" = None) -> int:
+    """Continue a run, or only one story of it."""
     from isolation.git.repository import Repository
     from isolation.paths import journal_path
     from runner.cli.commands.run.land import land_at_end
-    from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
-    from runner.cli.view import choose_view
-    from runner.core.events.events import RunStarted
     from runner.core.events.fold import fold
-    from runner.core.events.story_json import from_json
+    from runner.core.events.run_stories import stories_of
     from runner.core.trust import is_imported
     from runner.plan.settings.json_form import from_json as settings_of
     from runner.records.journal import Journal
-    from runner.run.coordinator import run_rest
 
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
@@ -58,30 +61,25 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         known = journal.landings()
         landing = any(not each.state.final for each in known)
         events = journal.events(run_id)
-    started = [event.body for event in events if isinstance(event.body, RunStarted)]
-    stories = [from_json(entry) for body in started for entry in body.stories]
-    trust = _require_consent(repository, fold(run_id, events), stories, output, trust_of(arguments))
+    run = fold(run_id, events)
+    trust = _require_consent(repository, run, stories_of(events), output, trust_of(arguments))
+    if arguments.detach:
+        from runner.cli.detached import detach
+
+        return detach(arguments, output)
     # After any other landing than by merges, it may have been killed before it had restacked everything.
     if landing or any(each.style != "merge" for each in known):
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
-    view = choose_view(
-        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
-    )
-
-    dialog = choose_dialog(output, events=arguments.events)
-
-    ended = run_rest(
-        repository, run_id, view, retry_failed=arguments.retry_failed, dialog=dialog, quiet=output.quiet
-    )
+    ended = _carry_out(repository, run_id, arguments, output, again)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
         # What was left to do is done; how the stories ended is not news.
         ended = replace(ended, exit_code=0) if landing else ended
     appendix = None
     if ended.run.options.get("land") or is_imported(ended.run.options):
-        settings = dataclasses.replace(settings_of(ended.run.options, top=repository.top), trust=trust)
+        settings = replace(settings_of(ended.run.options, top=repository.top), trust=trust)
         appendix = land_at_end(Path(arguments.directory), settings, ended, output)
     code = print_final_report(
         ended,
@@ -93,6 +91,36 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     output.say_where(arguments.directory)
     return code
+
+
+def _carry_out(
+    repository: "Repository",
+    run_id: "RunId",
+    arguments: argparse.Namespace,
+    output: Output,
+    again: "Again | None",
+) -> "Ended":
+    from runner.cli.dialog import bell_for
+    from runner.cli.view import choose_dialog, choose_view
+    from runner.run.coordinator import run_rest
+
+    view = choose_view(
+        output,
+        arguments.directory,
+        events=arguments.events,
+        no_color=arguments.no_color,
+        verbose=arguments.verbose,
+    )
+    dialog = choose_dialog(output, view)
+    return run_rest(
+        repository,
+        run_id,
+        view,
+        retry_failed=arguments.retry_failed,
+        dialog=dialog,
+        ring=bell_for(dialog),
+        again=again,
+    )
 
 
 def _require_consent(

@@ -54,6 +54,15 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.plan.trust.demands import demands_of
 
     require_consent(plan.repository, demands_of(plan), trust=plan.settings.trust, output=output)
+    if plan.settings.otel_endpoint:
+        from runner.serve.export.collector import require_packages, require_url
+
+        require_packages()
+        require_url(plan.settings.otel_endpoint)
+    if arguments.detach and any(story.id not in plan.finished for story in plan.own):
+        from runner.cli.detached import detach
+
+        return detach(arguments, output)
     return _run(plan, arguments, output)
 
 
@@ -124,14 +133,20 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
 
 def _carry_out(plan: "Plan", arguments: argparse.Namespace, output: Output) -> "Ended":
     """Run what is left of the plan; only this loads what runs stories."""
-    from runner.cli.dialog import choose_dialog
-    from runner.cli.view import choose_view
+    from runner.cli.dialog import bell_for
+    from runner.cli.page_beside import page_beside
+    from runner.cli.view import choose_dialog, choose_view
     from runner.run.coordinator import run_plan
 
     if arguments.apply:
         output.say("--apply: running for real (the default)")
     view = choose_view(
-        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+        output,
+        arguments.directory,
+        events=arguments.events,
+        no_color=arguments.no_color,
+        verbose=arguments.verbose,
     )
-    dialog = choose_dialog(output, events=arguments.events)
-    return run_plan(plan, view, dialog=dialog, quiet=output.quiet)
+    dialog = choose_dialog(output, view)
+    with page_beside(arguments, output):
+        return run_plan(plan, view, dialog=dialog, ring=bell_for(dialog))

@@ -7,23 +7,17 @@ The first source that sets a value wins: flags, AUTOPILOT_MULTI_* variables, aut
 """
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.core.settings import Settings
-    from runner.plan.settings.load import Loaded
-
-Row = tuple[str, Any, str]
-Rows = list[Row]
-"""Key, value and origin of settings."""
+    from runner.plan.setting_rows import Row
 
 EXAMPLE = "autopilot-multi config --changed"
 
@@ -44,18 +38,19 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the settings as a run would, and print them."""
     from isolation.paths import find_repository
     from runner.core.settings import Settings
+    from runner.plan.setting_rows import rows_of, shown, values_of
     from runner.plan.settings.load import load_settings
 
     top = find_repository(Path(arguments.directory)).top
     loaded = load_settings(top=top, flags={}, environ=os.environ)
-    rows = _chosen(list(_rows(loaded)), arguments.keys)
+    rows = _chosen(list(rows_of(loaded)), arguments.keys)
     if arguments.changed:
-        defaults = dict(_values(Settings()))
+        defaults = dict(values_of(Settings()))
         rows = [row for row in rows if row[0] not in defaults or row[1] != defaults[row[0]]]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in rows}
     output.document({"settings": settings, "notes": list(loaded.notes)})
     if len(arguments.keys) == 1 and list(settings) == [_spelled(arguments.keys[0])]:
-        output.answer(_shown(rows[0][0], rows[0][1], empty=""))
+        output.answer(shown(rows[0][0], rows[0][1], empty=""))
     elif rows and not output.as_json:
         _print_table(rows, output, no_color=arguments.no_color)
     elif not rows:
@@ -65,14 +60,15 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _print_table(rows: Rows, output: Output, *, no_color: bool) -> None:
+def _print_table(rows: "list[Row]", output: Output, *, no_color: bool) -> None:
     from runner.core.text.screen import neutral
+    from runner.plan.setting_rows import shown
     from runner.report.terminal.table import Cell, Column, layout, look_for
 
     table = [
         [
             Cell(text=key),
-            Cell(text=neutral(_shown(key, value)), color="dim" if origin == "default" else "bold"),
+            Cell(text=neutral(shown(key, value)), color="dim" if origin == "default" else "bold"),
             Cell(text=neutral(origin), color="dim" if origin == "default" else ""),
         ]
         for key, value, origin in rows
@@ -81,7 +77,7 @@ def _print_table(rows: Rows, output: Output, *, no_color: bool) -> None:
     output.answer("\n".join(layout(columns, table, look_for(sys.stdout, no_color=no_color))))
 
 
-def _chosen(rows: Rows, keys: Sequence[str]) -> Rows:
+def _chosen(rows: "list[Row]", keys: Sequence[str]) -> "list[Row]":
     """Return the rows of the named settings and tables, in the order of the names."""
     if not keys:
         return rows
@@ -104,50 +100,3 @@ def _spelled(key: str) -> str:
     """Spell a key as settings are: a flag's dashes and a variable's underscores are understood, too."""
     first, dot, rest = key.lstrip("-").partition(".")
     return first.replace("_", "-") + dot + rest
-
-
-def _rows(loaded: "Loaded") -> Iterator[Row]:
-    """Yield key, value and origin of each setting; a table yields one row per entry."""
-    for path, value in _values(loaded.settings):
-        yield path, value, _origin(loaded, path)
-
-
-def _values(settings: "Settings") -> Iterator[tuple[str, Any]]:
-    from dataclasses import asdict
-
-    for name, value in asdict(settings).items():
-        yield from _leaves(name.rstrip("_").replace("_", "-"), value)
-
-
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            # In files only the names of thresholds have hyphens; the names of hooks and agents are free.
-            spelled = name.replace("_", "-") if key.startswith(("tiers", "context")) else name
-            yield from _leaves(f"{key}.{spelled}", inner)
-    else:
-        yield key, value
-
-
-def _origin(loaded: "Loaded", path: str) -> str:
-    """Return the origin of a value, or of the nearest enclosing table that has one."""
-    table = path.partition(".")[0]
-    while path != table:
-        if path in loaded.origins:
-            return loaded.origins[path]
-        path = path.rpartition(".")[0]
-        if path == table:
-            return "default"
-    return loaded.origins[table]
-
-
-def _shown(key: str, value: Any, *, empty: str = '""') -> str:
-    from runner.core.settings import SETTINGS
-
-    if value is None:
-        return SETTINGS[key].shown(None) if key in SETTINGS else "off"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, str):
-        return value or empty
-    return json.dumps(value, ensure_ascii=False)

@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     init_repository(home)
     stories = home / "stories"
     stories.mkdir()
-    for file in resources.files("runner").joinpath("data", "demo_stories").iterdir():
+    for file in resources.files("runner.cli.commands.setup").joinpath("demo_stories").iterdir():
         (stories / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3 --trust\n")
     argv = ["run", "-C", str(home), "--max-stories=3", "--trust"]

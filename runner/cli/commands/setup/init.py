@@ -182,4 +182,4 @@ def _text(name: str, suggested: "dict[str, list[Suggestion]]") -> str:
         from runner.plan.settings.template import settings_template
 
         return settings_template(suggested)
-    return resources.files("runner").joinpath("data", "templates", STORY).read_text(encoding="utf-8")
+    return resources.files("runner.cli.commands.setup").joinpath(STORY).read_text(encoding="utf-8")

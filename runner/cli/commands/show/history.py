@@ -49,8 +49,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _active_run(directory: str) -> str | None:
     """Return the id of the active run, which has no record yet."""
-    from runner.cli.run_reader import RunReader
     from runner.core.errors import RunnerError
+    from runner.run.control.reader import RunReader
 
     try:
         with RunReader(directory) as reader:

@@ -1,28 +1,32 @@
-"""Show the output of a story's sessions, oldest first; or, with --base, of the verify commands on the base.
+"""Show what a story's sessions did: the newest one, or of a failed story the end of the one that failed.
 
-Terminal escape sequences are removed; --raw prints the original bytes. With -f the output is followed
-until the story ends, or until the base has answered.
+The output of an agent is shown as a conversation: its messages, a line for each tool call, the first lines
+of results. On a terminal it goes through a pager (PAGER, else less). --raw prints the original bytes, --all
+every session, oldest first. With -f the output is followed until the story ends. --base shows what the
+verify commands printed on the base.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.cli.run_reader import CurrentRun, RunReader
-    from runner.core.model import BaseCheck, SessionRecord, StoryId, StorySnapshot
+    from runner.cli.logs.selection import Numbered
+    from runner.core.model import StoryId, StorySnapshot
+    from runner.run.control.reader import CurrentRun, RunReader
 
 EXAMPLE = "autopilot-multi logs checkout-17 -f"
 
 POLL_SECONDS = 0.2
-CHUNK_BYTES = 1 << 16
 RUNS_SEARCHED = 50
+MOST_LINES = 1000
+"""How many lines are printed without a pager, unless more were asked for."""
+FAILED_LINES = 60
+"""How much of the session that failed is shown: an error is at the end."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,225 +44,134 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the id of a run or its first characters (default: the newest with the story)",
     )
     parser.add_argument(
-        "--session", metavar="N", type=int, help="only session number N of the story, or command number N"
+        "--session", metavar="N", type=int, help="session number N of the story, or command number N"
     )
+    parser.add_argument("--attempt", metavar="N", type=int, help="all sessions of attempt N")
+    parser.add_argument(
+        "--failed", action="store_true", help="the end of the newest session that failed, and why"
+    )
+    parser.add_argument("--all", action="store_true", help="all sessions, oldest first")
+    parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--raw", action="store_true", help="print the original bytes")
+    parser.add_argument("--no-pager", action="store_true", help="print to the terminal directly")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Print the logs; with -f, follow them."""
-    from runner.cli.run_reader import RunReader
+    from runner.cli.logs.base import show_base
+    from runner.cli.logs.selection import require_one_choice
     from runner.core.errors import UsageError
+    from runner.run.control.reader import RunReader
 
     if arguments.base == bool(arguments.story):
         raise UsageError(
             "`logs` needs the id of a story, or --base",
             hint="`autopilot-multi status` lists the stories; --base is what ran before the first session.",
         )
+    if arguments.lines is not None and arguments.lines < 1:
+        raise UsageError(f"-n {arguments.lines}: a number of lines is at least 1", hint="use -n 50.")
+    require_one_choice(arguments)
     with RunReader(arguments.directory, arguments.run) as reader:
         if arguments.base:
-            return _show_base(reader, arguments, output)
+            return show_base(reader, arguments, output)
         story_id = _find_story(reader, arguments.story, named=bool(arguments.run))
-        _require_session(reader.read().run.stories[story_id], arguments)
-        printer = _Printer(reader, story_id, arguments)
         current = reader.read()
-        while arguments.follow and not _ended(current, story_id):
-            printer.advance(current)
-            time.sleep(POLL_SECONDS)
-            current = reader.read()
-        if output.as_json:
-            output.document(_document(reader, current, story_id, arguments.session))
-            return 0
-        printer.advance(current, last=True)
-        story = current.run.stories[story_id]
-        if not story.sessions:
-            status = story.status.value.replace("_", " ")
-            had = f"had no sessions: {story.reason}" if story.status.final else "has had no sessions yet"
-            output.say(f"{story_id} is {status} and {had}")
+        if arguments.follow:
+            current = _follow(reader, current, story_id, arguments)
+            if not output.as_json:
+                return 0
+        _show(reader, current, story_id, arguments, output)
     return 0
 
 
-class _Printer:
-    """Prints the logs of a story's sessions one after the other, each byte once."""
+def _show(
+    reader: "RunReader",
+    current: "CurrentRun",
+    story_id: "StoryId",
+    arguments: argparse.Namespace,
+    output: Output,
+) -> None:
+    """Print the sessions that were asked for."""
+    from runner.cli.logs.printer import write_raw
+    from runner.cli.logs.selection import chosen_sessions
 
-    def __init__(self, reader: "RunReader", story_id: "StoryId", arguments: argparse.Namespace) -> None:
-        self._reader = reader
-        self._story_id = story_id
-        self._only: int | None = arguments.session
-        self._silent: bool = arguments.json
-        self._raw: bool = arguments.raw
-        self._number = 1
-        self._log: _GrowingLog | None = None
-
-    def advance(self, current: "CurrentRun", *, last: bool = False) -> None:
-        """Print what was added since the last call."""
-        sessions = current.run.stories[self._story_id].sessions
-        while not self._silent and self._number <= len(sessions):
-            session = sessions[self._number - 1]
-            over = last or session.ended_at is not None
-            if self._only in {None, self._number}:
-                if self._log is None:
-                    self._log = _GrowingLog(self._reader.log_of(session), raw=self._raw)
-                    self._title(session)
-                self._log.print_new(last=over)
-            if not over:
-                return
-            self._number, self._log = self._number + 1, None
-
-    def _title(self, session: "SessionRecord") -> None:
-        from runner.core.text.instants import clock
-        from runner.core.text.screen import neutral
-
-        if not self._raw and self._only is None:
-            step = f"{neutral(session.step.name)}, attempt {session.attempt}"
-            sys.stdout.write(f"--- session {self._number}: {step}, {clock(session.started_at)}\n")
+    story = current.run.stories[story_id]
+    sessions = chosen_sessions(story, arguments)
+    if output.as_json:
+        output.document(_document(reader, current, story_id, sessions))
+    elif not sessions:
+        status = story.status.value.replace("_", " ")
+        had = f"had no sessions: {story.reason}" if story.status.final else "has had no sessions yet"
+        output.say(f"{story_id} is {status} and {had}")
+    elif arguments.raw:
+        for _, session in sessions:
+            write_raw(reader.log_of(session), arguments.lines)
+    else:
+        _print(reader, story, sessions, arguments, output)
 
 
-def _show_base(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> int:
-    """Print what was asked of the base: the hooks that prepared its worktree, then the commands."""
-    current = reader.read()
-    _require_check(current, arguments)
-    printer = _BasePrinter(reader, arguments)
-    while arguments.follow and not _base_answered(current):
-        printer.advance(current)
+def _print(
+    reader: "RunReader",
+    story: "StorySnapshot",
+    sessions: list["Numbered"],
+    arguments: argparse.Namespace,
+    output: Output,
+) -> None:
+    """Print sessions as people read them."""
+    import sys
+
+    from runner.cli.logs.pager import print_lines
+    from runner.cli.logs.printer import last_lines, session_lines
+    from runner.cli.logs.selection import is_failure
+    from runner.core.model import Status
+    from runner.report.terminal.failures import what_failed
+    from runner.report.terminal.table import look_for
+
+    look = look_for(sys.stdout, no_color=arguments.no_color)
+    asked = arguments.session is not None or arguments.attempt is not None or arguments.all
+    ends = not asked and is_failure(sessions[-1][1])
+    paged = not arguments.no_pager and sys.stdout.isatty()
+    most = arguments.lines or (FAILED_LINES if ends else None if asked or paged else MOST_LINES)
+
+    def lines() -> Iterator[str]:
+        every = (line for numbered in sessions for line in session_lines(reader, numbered, look))
+        number = sessions[-1][0]
+        rest = f"; `autopilot-multi logs {story.id} --session {number}` shows them"
+        yield from every if most is None else last_lines(every, most, "" if asked else rest)
+        if ends and story.status is Status.FAILED:
+            yield from ("", *what_failed(story, look))
+
+    print_lines(lines(), output, paged=paged, at_end=ends)
+
+
+def _follow(
+    reader: "RunReader", current: "CurrentRun", story_id: "StoryId", arguments: argparse.Namespace
+) -> "CurrentRun":
+    """Print what the sessions add until the story ends; return the state at the end."""
+    import sys
+
+    from runner.cli.logs.printer import Follower
+    from runner.cli.logs.selection import require_session
+    from runner.report.terminal.table import look_for
+
+    require_session(current.run.stories[story_id], arguments, later=True)
+    follower = Follower(
+        reader,
+        look_for(sys.stdout, no_color=arguments.no_color),
+        most=arguments.lines or FAILED_LINES,
+        first=1 if arguments.all else max(1, len(current.run.stories[story_id].sessions)),
+        only=arguments.session,
+        raw=arguments.raw,
+    )
+    while not _ended(current, story_id):
+        if not arguments.json:
+            follower.advance(current.run.stories[story_id].sessions)
         time.sleep(POLL_SECONDS)
         current = reader.read()
-    if output.as_json:
-        output.document(_base_document(reader, current, arguments.session))
-        return 0
-    printer.advance(current, last=True)
-    if not current.run.base_checks and not reader.base_hooks():
-        output.say(f"nothing was asked of the base of run {current.run.run_id}")
-    return 0
-
-
-class _BasePrinter:
-    """Prints what the hooks and the commands printed on the base, each byte once."""
-
-    def __init__(self, reader: "RunReader", arguments: argparse.Namespace) -> None:
-        self._reader = reader
-        self._only: int | None = arguments.session
-        self._silent: bool = arguments.json
-        self._raw: bool = arguments.raw
-        self._hooks: dict[Path, _GrowingLog] = {}
-        self._logs: dict[str, _GrowingLog] = {}
-
-    def advance(self, current: "CurrentRun", *, last: bool = False) -> None:
-        """Print what was added since the last call."""
-        if self._silent:
-            return
-        for path in () if self._only else self._reader.base_hooks():
-            if path not in self._hooks:
-                self._title(path.stem.replace("-", " ", 1))
-                self._hooks[path] = _GrowingLog(path, raw=self._raw)
-            self._hooks[path].print_new(last=last or bool(current.run.base_checks))
-        for number, check in enumerate(current.run.base_checks, start=1):
-            if self._only not in {None, number}:
-                continue
-            if check.command not in self._logs:
-                self._title(f"verify {number}: {_answer_words(check)}")
-                self._logs[check.command] = _GrowingLog(self._reader.log_of(check), raw=self._raw)
-            if check.log:
-                self._logs[check.command].print_new(last=last or bool(check.answer))
-
-    def _title(self, words: str) -> None:
-        from runner.core.text.screen import neutral
-
-        if not self._raw:
-            sys.stdout.write(f"--- {neutral(words)}\n")
-
-
-def _answer_words(check: "BaseCheck") -> str:
-    if not check.answer:
-        return f"`{check.command}`"
-    answer = check.answer.replace("-", " ")
-    return f"`{check.command}` {answer}{', as an earlier run found' if check.known else ''}"
-
-
-def _base_answered(current: "CurrentRun") -> bool:
-    """Whether no more is asked of the base: sessions run, and no command is left without an answer."""
-    run = current.run
-    begun = any(story.sessions for story in run.stories.values())
-    return current.over or (begun and all(check.answer for check in run.base_checks))
-
-
-def _require_check(current: "CurrentRun", arguments: argparse.Namespace) -> None:
-    from runner.core.errors import NotFoundError
-    from runner.core.text.words import count
-
-    number, there = arguments.session, len(current.run.base_checks)
-    if number is not None and (number < 1 or (number > there and not arguments.follow)):
-        raise NotFoundError(
-            f"the base of run {current.run.run_id} was not asked command {number}",
-            hint=f"it was asked {count(there, 'command')}, counted from 1.",
-        )
-
-
-def _base_document(reader: "RunReader", current: "CurrentRun", only: int | None) -> dict[str, object]:
-    from runner.core.text.instants import iso, iso_or_none
-
-    checks = [
-        {
-            "number": number,
-            "command": check.command,
-            "answer": check.answer or None,
-            "exit_code": check.exit_code,
-            "known": check.known,
-            "started_at": iso(check.started_at),
-            "ended_at": iso_or_none(check.ended_at),
-            "log": str(reader.log_of(check)) if check.log else None,
-            "text": _text_of(reader.log_of(check)) if check.log else "",
-        }
-        for number, check in enumerate(current.run.base_checks, start=1)
-        if only in {None, number}
-    ]
-    shown = () if only else reader.base_hooks()
-    hooks = [{"log": str(path), "text": _text_of(path)} for path in shown]
-    return {"run_id": current.run.run_id, "base": current.run.base, "hooks": hooks, "checks": checks}
-
-
-def _text_of(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
-
-
-class _GrowingLog:
-    """A log file that is still being written; keeps an unfinished line, in bounded memory."""
-
-    def __init__(self, path: Path, *, raw: bool) -> None:
-        self._path = path
-        self._raw = raw
-        self._offset = 0
-        self._held = b""
-
-    def print_new(self, *, last: bool) -> None:
-        """Print what was added since the last call; an unfinished line only if nothing more will come."""
-        from runner.core.text.screen import neutral
-
-        for chunk in self._chunks():
-            if self._raw:
-                sys.stdout.buffer.write(chunk)
-                continue
-            *lines, self._held = (self._held + chunk).split(b"\n")
-            # A session may print megabytes without a line break.
-            if len(self._held) > CHUNK_BYTES:
-                lines, self._held = [*lines, self._held], b""
-            for line in lines:
-                sys.stdout.write(neutral(line.decode("utf-8", "replace")) + "\n")
-        if last and self._held:
-            sys.stdout.write(neutral(self._held.decode("utf-8", "replace")) + "\n")
-            self._held = b""
-        sys.stdout.flush()
-
-    def _chunks(self) -> Iterator[bytes]:
-        try:
-            with self._path.open("rb") as log:
-                log.seek(self._offset)
-                while chunk := log.read(CHUNK_BYTES):
-                    self._offset += len(chunk)
-                    yield chunk
-        except FileNotFoundError:  # the session has started, but has not printed anything
-            return
+    if not arguments.json:
+        follower.advance(current.run.stories[story_id].sessions, last=True)
+    return current
 
 
 def _ended(current: "CurrentRun", story_id: "StoryId") -> bool:
@@ -283,39 +196,32 @@ def _find_story(reader: "RunReader", name: str, *, named: bool) -> "StoryId":
     raise NotFoundError(f"run {run_id} has no story '{name}'", hint=hint)
 
 
-def _require_session(story: "StorySnapshot", arguments: argparse.Namespace) -> None:
-    from runner.core.errors import NotFoundError
-    from runner.core.text.words import count
-
-    number, there = arguments.session, len(story.sessions)
-    if number is not None and (number < 1 or (number > there and not arguments.follow)):
-        raise NotFoundError(
-            f"story {story.id} has no session {number}",
-            hint=f"it has {count(there, 'session')}, counted from 1.",
-        )
-
-
 def _document(
-    reader: "RunReader", current: "CurrentRun", story_id: "StoryId", only: int | None
+    reader: "RunReader", current: "CurrentRun", story_id: "StoryId", sessions: list["Numbered"]
 ) -> dict[str, object]:
+    from runner.agents.conversation.log_reader import LogReader
+    from runner.cli.logs.base import text_of
     from runner.core.text.instants import iso, iso_or_none
+    from runner.report.conversation import document_of
 
-    entries = []
-    for number, session in enumerate(current.run.stories[story_id].sessions, start=1):
-        if only not in {None, number}:
-            continue
+    documents = []
+    for number, session in sessions:
         path = reader.log_of(session)
-        entry = {
-            "number": number,
-            "id": session.id,
-            "kind": session.kind.value,
-            "step": {"number": session.step.number, "name": session.step.name},
-            "attempt": session.attempt,
-            "started_at": iso(session.started_at),
-            "ended_at": iso_or_none(session.ended_at),
-            "outcome": session.outcome.value if session.outcome else None,
-            "log": str(path),
-            "text": _text_of(path),
-        }
-        entries.append(entry)
-    return {"run_id": current.run.run_id, "story_id": story_id, "sessions": entries}
+        entries = LogReader(path, session.agent).entries(last=True)
+        documents.append(
+            {
+                "number": number,
+                "id": session.id,
+                "kind": session.kind.value,
+                "agent": session.agent,
+                "step": {"number": session.step.number, "name": session.step.name},
+                "attempt": session.attempt,
+                "started_at": iso(session.started_at),
+                "ended_at": iso_or_none(session.ended_at),
+                "outcome": session.outcome.value if session.outcome else None,
+                "log": str(path),
+                "text": text_of(path),
+                "entries": [document_of(entry) for entry in entries],
+            }
+        )
+    return {"run_id": current.run.run_id, "story_id": story_id, "sessions": documents}

@@ -18,17 +18,17 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.cli.run_reader import RunReader
     from runner.core.model import RunSnapshot
+    from runner.core.outlook.left import Outlook
     from runner.core.progress.landing import LandingProgress
     from runner.flows.state.aggregate import Row
     from runner.report.terminal.table import Look
+    from runner.run.control.reader import RunReader
 
 EXAMPLE = "autopilot-multi status --watch"
 
 POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
-HINT = "Ctrl-C: stop watching; the run continues"
 LANDING_HINT = "Ctrl-C: stop watching; the landing continues"
 _SIGNS = ("stories", "_docs", "autopilot-multi.toml", ".config", "AGENTS.md", "CLAUDE.md")
 """What a repository has in which stories may be found although nothing has run."""
@@ -43,8 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the run once, or until it ends."""
-    from runner.cli.run_reader import RunReader
     from runner.core.errors import NotFoundError
+    from runner.run.control.reader import RunReader
 
     try:
         opened = RunReader(arguments.directory, arguments.run)
@@ -55,7 +55,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     with opened as reader:
         if arguments.watch:
             try:
-                _watch(reader, arguments, output)
+                if watch(reader, arguments, output):
+                    return 0
             except KeyboardInterrupt:
                 return EXIT_INTERRUPTED
         _show(reader, arguments, output)
@@ -86,12 +87,12 @@ def _may_have_stories(directory: Path) -> bool:
 
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
-    from runner.cli.merged import with_merged
     from runner.core.schedule.offers import without_offers
     from runner.core.text.words import count
-    from runner.report.run_document import run_document
+    from runner.report.run_document import run_document, with_outlook
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
+    from runner.run.control.merged import with_merged
 
     current = reader.read()
     run = with_merged(current.run, arguments.directory) if current.over else current.run
@@ -99,8 +100,12 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
     landing, active = reader.landing(run)
     if active:
         run = without_offers(run)
+    now = time.time()
+    expected = _outlook(reader, run, now) if not current.over else None
     if output.as_json:
         document = run_document(run, alive=current.alive, landing=active)
+        if expected is not None:
+            document = with_outlook(document, run, expected, now)
         output.document(
             {
                 **document,
@@ -114,11 +119,25 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
         run = reader.with_last_lines(run)
         urgent = _attention(rows, look)
         lines = _landing_lines(landing, active, run)
-        text = status(run, look=look, now=time.time(), alive=current.alive, urgent=urgent, landing=lines)
+        text = status(
+            run,
+            look=look,
+            now=now,
+            alive=current.alive,
+            urgent=urgent,
+            landing=lines,
+            outlook=expected,
+        )
         spares = _spares(arguments.directory)
         ready = f"\n{count(spares, 'spare worktree')} ready for stories" if spares else ""
         output.answer(text + ready)
         output.say_where(arguments.directory)
+
+
+def _outlook(reader: "RunReader", run: "RunSnapshot", now: float) -> "Outlook":
+    from runner.core.outlook.left import outlook
+
+    return outlook(run, reader.past_samples(), now)
 
 
 def _spares(directory: str) -> int:
@@ -150,7 +169,7 @@ def _landing_document(landing: "LandingProgress | None", active: str) -> dict[st
 
 
 def _flow_rows(run: "RunSnapshot", directory: str) -> "list[Row]":
-    from runner.cli.run_reader import has_more
+    from runner.run.control.reader import has_more
 
     if not any(map(has_more, run.stories.values())):
         return []
@@ -176,31 +195,23 @@ def _attention_document(rows: "list[Row]") -> dict[str, Any]:
     return attention_document(rows)
 
 
-def _watch(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
-    """Follow the run until it ends, and a landing; the caller prints the final state."""
+def watch(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> bool:
+    """Follow the run until it ends, and a landing; return whether the user left before.
+
+    The caller prints the final state.
+    """
     if output.as_json:
         while not reader.read().over or reader.landing(reader.read().run)[1]:
             time.sleep(POLL_SECONDS)
     elif sys.stdout.isatty():
-        _draw(reader, no_color=arguments.no_color)
+        from runner.cli.live.watch import watch_run
+
+        if watch_run(reader, Path(arguments.directory), no_color=arguments.no_color):
+            return True
         _draw_landing(reader, no_color=arguments.no_color)
     else:
         _repeat(reader, arguments, output)
-
-
-def _draw(reader: "RunReader", *, no_color: bool) -> None:
-    from rich.console import Console
-
-    from runner.report.terminal.dashboard import Dashboard
-
-    current = reader.read()
-    console = Console(no_color=no_color or None, highlight=False)
-    with Dashboard(current.run, console=console, hint=HINT) as dashboard:
-        while not current.over:
-            dashboard.update(reader.with_last_lines(current.run))
-            dashboard.refresh(time.time())
-            time.sleep(POLL_SECONDS)
-            current = reader.read()
+    return False
 
 
 def _draw_landing(reader: "RunReader", *, no_color: bool) -> None:

@@ -9,10 +9,12 @@ from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events import steering
 from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
 from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
+from runner.core.limits.kill_switches import TAKEN_OVER
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
     Conversation,
@@ -32,6 +34,8 @@ from runner.core.model import (
     Usage,
 )
 
+HANDED_BACK = "I have worked on this myself since your last session. Look at what changed, then continue."
+
 _Directing: TypeAlias = (
     ev.PlaceFound
     | ev.StepFinished
@@ -45,7 +49,7 @@ _Directing: TypeAlias = (
 
 def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm per event
     """Return the story after one of its events; events of the run leave it as it is."""
-    if isinstance(body, ld.LandingBody | base_events.BaseBody):
+    if isinstance(body, ld.LandingBody | base_events.BaseBody | steering.SteeringBody):
         return story  # they concern several stories, so the fold of the run applies them
     if isinstance(body, cd.CandidateBody):
         return after_candidate(story, body)
@@ -305,7 +309,10 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
 
 
 def requeued(story: StorySnapshot) -> StorySnapshot:
-    """Return the story ready to run again, in a new loop."""
+    """Return the story ready to run again, in a new loop; a session sees what the user did by hand."""
+    if story.kill_switch is not None and story.kill_switch.detail == TAKEN_OVER:
+        history = replace(story.step_history, note=story.step_history.note or HANDED_BACK)
+        story = replace(step_again(story), step_history=history)
     return replace(
         story,
         status=Status.WAITING if story.depends_on else Status.QUEUED,

@@ -4,8 +4,7 @@
 the position is not guessed: the sub-step is unknown, and the folders decide.
 """
 
-import re
-
+from isolation.patterns import pattern
 from runner.flows.state.model import RESERVED_NAME, Phase, Problem
 from runner.flows.state.text.block import PARTS, Block, set_value
 from runner.flows.state.text.codec import decode_text, decode_word, encode_scalar, quote
@@ -28,9 +27,9 @@ retry_count: 0
 cycle: 1
 """
 
-_INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
-_KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_INLINE = re.compile(r"\{[ \t]*phase:([^,{}]*),[ \t]*name:([^,{}]*)(?:,[ \t]*detail:(.*))?\}")
+_INTEGER = pattern(r"0|[1-9][0-9]{0,8}")
+_KEBAB = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_INLINE = pattern(r"\{[ \t]*phase:([^,{}]*),[ \t]*name:([^,{}]*)(?:,[ \t]*detail:(.*))?\}")
 _STARTS = (0, 1)
 _ALLOWED = "phase: an integer from 0, name: kebab-case, detail: any text"
 _HINT = "the folders decide the position instead; the sub-skill writes the field at its next save point"

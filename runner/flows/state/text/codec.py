@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
+
 BLANKS = " \t\r"
 NOTHING = ("none", "n/a")
 """Bullets that say that a list is empty."""
@@ -17,13 +19,13 @@ NOTHING = ("none", "n/a")
 _LONGEST_NOTHING = 12
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {"n": "\n", "r": "\r"}
-_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?')
-_SINGLE = re.compile(r"'((?:[^'\n]|'')*)'[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?")
-_ESCAPED = re.compile(r"\\(.)")
-_REMARK = re.compile(r"[ \t]*(?:←|<!--)|[ \t]+#|^#")
-_NOTE = re.compile(r"[ \t]*(?:←|<!--)")
-_BREAK = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
-_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_QUOTED = pattern(r'"((?:[^"\\\n]|\\.)*)"[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?')
+_SINGLE = pattern(r"'((?:[^'\n]|'')*)'[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?")
+_ESCAPED = pattern(r"\\(.)")
+_REMARK = pattern(r"[ \t]*(?:←|<!--)|[ \t]+#|^#")
+_NOTE = pattern(r"[ \t]*(?:←|<!--)")
+_BREAK = pattern(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
+_CELL_BORDER = pattern(r"(?<!\\)\|")
 
 
 class Scalar(Struct, frozen=True):

@@ -10,14 +10,16 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
+
 CURRENT_STEP = "current step"
 
 # A pattern that begins with a line break, not with `^`, lets the search skip from line to line; the
 # characters that a mark may begin with let it skip most lines at once.
-_MARK = re.compile(
+_MARK = pattern(
     r"\n(?=[ \t#`~<\ufeff])\ufeff?(?: {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,})([^\n]*))|[ \t]*<!--)",
 )
-_KEY = re.compile(r"^\ufeff?([ \t]*)([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
+_KEY = pattern(r"^\ufeff?([ \t]*)([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
 
 
 # `gc=False`: what is made for every line holds no cycles, so the garbage collector need not track it.

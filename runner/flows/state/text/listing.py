@@ -11,14 +11,15 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+from isolation.patterns import pattern
 from runner.flows.state.text.codec import decode_bullet, decode_row
 from runner.flows.state.text.edits import Edit, insert_after, newline_of
 from runner.flows.state.text.layout import Section, Span, visible
 
 _Value = TypeVar("_Value", str, tuple[str, ...])
 
-_ROW = re.compile(r"^ {0,3}\|([^\n]*)", re.MULTILINE)
-_BULLET = re.compile(
+_ROW = pattern(r"^ {0,3}\|([^\n]*)", re.MULTILINE)
+_BULLET = pattern(
     r"^[ \t]*[-*+][ \t]+([^\n]*(?:\n[ \t]+(?![-*+][ \t])[^\s][^\n]*)*)|^[ \t]*[-*+][ \t\r]*$", re.MULTILINE
 )
 

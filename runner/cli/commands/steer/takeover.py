@@ -1,0 +1,103 @@
+"""Continue a story by hand: it stops after its current session, and you get its agent's own session.
+
+The command for that session is printed, or started with --start: the same conversation, in the story's
+workspace. Afterwards `autopilot-multi resume`, or `retry STORY` while the run is active, continues the story:
+its next session continues the conversation, too.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.core.model import RunId, StoryId
+    from runner.run.control.reader import RunReader
+    from runner.run.control.story_view import AgentConversation
+
+EXAMPLE = "autopilot-multi takeover checkout-17 --start"
+POLL_SECONDS = 0.25
+EXIT_INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `takeover`."""
+    parser.add_argument("story", metavar="STORY", help="the id of the story")
+    parser.add_argument(
+        "--start", action="store_true", help="start the agent's session, do not only print it"
+    )
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Ask the active run, wait for the end of the session, then hand over."""
+    from isolation.paths import find_repository
+    from runner.run.control.reader import RunReader
+    from runner.run.control.requests import TakeOver
+    from runner.run.control.steering import Steering, require_stories
+    from runner.run.control.story_view import conversation_of, story_view
+
+    steering = Steering(Path(arguments.directory))
+    active = steering.active
+    with RunReader(arguments.directory, active) as reader:
+        run = reader.read().run
+        (story_id,) = require_stories(run.run_id, (arguments.story,), run.stories)
+        if active is not None:
+            steering.send(TakeOver(story_id=story_id), run_id=active)
+            try:
+                _wait(reader, story_id, output)
+            except KeyboardInterrupt:
+                output.say(f"story {story_id} still stops after its session; run this again to take it over")
+                return EXIT_INTERRUPTED
+        view = story_view(reader, story_id)
+    found = conversation_of(view, find_repository(Path(arguments.directory)).top)
+    back = _back(story_id, view.run.run_id, active=view.alive)
+    output.document(
+        {
+            "run_id": view.run.run_id,
+            "story": story_id,
+            "agent": found.agent,
+            "argv": list(found.argv),
+            "workspace": str(found.folder),
+            "next": back,
+        }
+    )
+    if found.warning:
+        output.warn(found.warning)
+    if arguments.start and not output.as_json:
+        output.say(f"afterwards, `{back}` continues the story")
+        return _start(found)
+    output.answer(found.command)
+    output.say(f"afterwards, `{back}` continues the story in the same conversation")
+    return 0
+
+
+def _wait(reader: "RunReader", story_id: "StoryId", output: Output) -> None:
+    """Wait until the story has stopped."""
+    said = False
+    while not (current := reader.read()).over and not current.run.stories[story_id].status.final:
+        if not said:
+            output.say(f"story {story_id} stops when its session ends; Ctrl-C does not change that")
+            said = True
+        time.sleep(POLL_SECONDS)
+
+
+def _back(story_id: "StoryId", run_id: "RunId", *, active: bool) -> str:
+    return f"autopilot-multi retry {story_id}" if active else f"autopilot-multi resume {run_id}"
+
+
+def _start(found: "AgentConversation") -> int:
+    """Become the agent's own session."""
+    import shutil
+
+    from runner.core.errors import AgentError
+
+    program = shutil.which(found.argv[0])
+    if program is None:
+        raise AgentError(f"{found.argv[0]} is not on PATH", hint=f"start it yourself: {found.command}")
+    os.chdir(found.folder)
+    os.execve(program, found.argv, {**os.environ, **found.env})  # noqa: S606  the user's own agent

@@ -1,0 +1,33 @@
+"""The stories of a run as its events have them: the plan, what was added to it, and edited files."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runner.core.events import steering
+from runner.core.events.events import Event, RunStarted
+from runner.core.events.story_json import from_json
+from runner.core.model import Story, StoryId
+from runner.core.schedule.graph import ordered
+
+
+def entries_of(events: Iterable[Event]) -> dict[StoryId, Mapping[str, Any]]:
+    """Return the entries of all stories, as JSON; the newest one of each counts."""
+    found: dict[StoryId, Mapping[str, Any]] = {}
+    for event in events:
+        match event.body:
+            case RunStarted() | steering.StoriesAdded():
+                found |= {StoryId(entry["id"]): entry for entry in event.body.stories}
+            case steering.StoryEdited():
+                found[event.body.story_id] = event.body.story
+            case _:
+                pass
+    return found
+
+
+def stories_of(events: Iterable[Event]) -> tuple[Story, ...]:
+    """Return all stories of a run in their order; raises ValueError if an entry cannot be read."""
+    listed = list(events)
+    stories = tuple(from_json(entry) for entry in entries_of(listed).values())
+    # The plan has an order of its own, from how long stories took before; an addition makes a new one.
+    added = any(isinstance(event.body, steering.StoriesAdded) for event in listed)
+    return ordered(stories) if added else stories

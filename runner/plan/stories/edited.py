@@ -1,0 +1,46 @@
+"""The file of a story that is about to start, read again: the user may have edited it since the plan.
+
+What a story says (title, prompt, priority) is taken as it is now. What it runs is not: that needs consent.
+"""
+
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runner.core.errors import RunnerError
+from runner.core.model import Story
+from runner.plan.stories.sources import load_stories
+
+_RUNS = ("command", "verify", "agent", "escalate", "depends_on", "mode", "best_of", "review", "ports")
+
+
+class Edited(Struct, frozen=True, kw_only=True):
+    """A story with what was taken of its edited file; `note` says what was not, and what to do about that."""
+
+    story: Story
+    note: str = ""
+
+
+def edited_story(story: Story, *, top: Path, since: float) -> Edited | None:
+    """Return the story as its file has it now; None if the file has not changed since then. Blocking."""
+    path = top / story.source
+    try:
+        if path.stat().st_mtime < since:
+            return None
+    except (OSError, ValueError):  # a prompt has no file, and a file may be gone
+        return None
+    try:
+        found = load_stories((str(path),), top=top, default="")
+    except RunnerError as error:
+        return Edited(story=story, note=f"its edited file was not taken: {error.message}")
+    now = next((each for each in found if each.id == story.id), None)
+    if now is None:
+        return None
+    taken = replace(story, title=now.title, prompt=now.prompt, priority=now.priority)
+    changed = [name for name in _RUNS if getattr(now, name) != getattr(story, name)]
+    note = (
+        f"its file now has another {' and '.join(changed)}, which is not taken without your consent; "
+        f"`autopilot-multi add {story.source}` asks for it"
+    )
+    return Edited(story=taken, note=note if changed else "")
