@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.ci.balance import collect_records
-from runner.ci.join import JoinedRun, Wanted, join, require_known, with_problems
-from runner.ci.reader_view import reader_view
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
 from runner.core.schedule.offers import without_offers
 from runner.records.shards.shard import Shard, load_shards
+from runner.remote.ci.balance import collect_records
+from runner.remote.ci.join import JoinedRun, Wanted, join, require_known, with_problems
+from runner.remote.ci.reader_view import reader_view
 from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
@@ -65,7 +65,7 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
 def _import(joined: JoinedRun, arguments: argparse.Namespace, output: Output) -> JoinedRun:
     """Import what the flags request; return the run with the problems of that."""
     from isolation.git.repository import Repository
-    from runner.ci.import_shards import import_branches, import_run
+    from runner.remote.ci.import_shards import import_branches, import_run
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.branches:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from isolation.git.repository import Repository, init_repository
 from isolation.paths import find_repository
-from runner.ci.join import join
-from runner.ci.shard_writer import ShardContent, write_shard
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest, to_json
 from runner.core.model import RunId, Story, StoryId
 from runner.core.text.redaction import Redactor
 from runner.records.shards.shard import MANIFEST, load_shards
+from runner.remote.ci.join import join
+from runner.remote.ci.shard_writer import ShardContent, write_shard
 from runner.report.run_document import run_document
 from tests.bench import record
 

@@ -14,7 +14,6 @@ from isolation.git.remotes import without_credentials
 from isolation.git.repository import GitOutput
 from isolation.paths import RepositoryPaths, current_branch, find_repository, lease_path, sessions_dir
 from isolation.shared_tree import quarantine
-from runner.ci.balance import load_records
 from runner.cli.shards import _from_matrix
 from runner.core.errors import JournalError, UsageError
 from runner.core.events.events import decode
@@ -31,6 +30,7 @@ from runner.records.shards.files import branches_in_bundle
 from runner.records.shards.results import used_in
 from runner.records.shards.shard import EVENTS, MANIFEST, ShardError, changes_of, load_shard
 from runner.records.telemetry import load_loops, load_spending
+from runner.remote.ci.balance import load_records
 from runner.report.terminal.history import runs_document
 from tests.fuzz.numbers import require_amounts
 from tests.fuzz.registry import folder, target, text_of, written

@@ -11,8 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from isolation.git.repository import Repository
-from runner.ci.join import join
-from runner.ci.shard_writer import ShardContent, require_free, write_shard
 from runner.core.errors import SystemFaultError
 from runner.core.events.events import RunStarted
 from runner.core.events.story_json import digest
@@ -28,6 +26,8 @@ from runner.records.shards.shard import (
     load_shard,
     load_shards,
 )
+from runner.remote.ci.join import join
+from runner.remote.ci.shard_writer import ShardContent, require_free, write_shard
 from tests.records.sample_runs import BASE, ended_events, snapshot
 
 

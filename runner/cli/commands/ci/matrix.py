@@ -57,15 +57,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan, without checking for agents unless that is requested, and print the jobs."""
-    from runner.ci.balance import load_records
-    from runner.ci.matrix import (
+    from runner.plan.plan import RunRequest, load_backlog, make_plan
+    from runner.remote.ci.balance import load_records
+    from runner.remote.ci.matrix import (
         GITLAB_INCLUDE,
         github_outputs,
         gitlab_pipeline,
         make_matrix,
         matrix_document,
     )
-    from runner.plan.plan import RunRequest, load_backlog, make_plan
 
     if arguments.chain and arguments.stages:
         raise CommandLineError(

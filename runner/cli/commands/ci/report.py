@@ -80,9 +80,9 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
         )
     folders = [path for path in arguments.paths if (here / path).is_dir()]
     if arguments.matrix or folders:
-        from runner.ci.reader_view import reader_view
-        from runner.ci.report_data import load_from_shards
         from runner.cli.shards import load_joined
+        from runner.remote.ci.reader_view import reader_view
+        from runner.remote.ci.report_data import load_from_shards
 
         joined = reader_view(load_joined(arguments), arguments.branch_prefix)
         return load_from_shards(joined, _repository_at(here))
@@ -94,7 +94,7 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
     from msgspec.structs import replace
 
     from isolation.git.repository import Repository
-    from runner.ci.report_data import load_from_repository
+    from runner.remote.ci.report_data import load_from_repository
     from runner.report.run_document import settled
     from runner.run.control.merged import with_merged
     from runner.run.control.reader import RunReader

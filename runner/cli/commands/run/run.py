@@ -97,9 +97,9 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         probe_ahead(
             plan.repository, plan.settings
         )  # probes in the background while the rest of the program loads
-    from runner.ci.job import finish_job, prepare_job
     from runner.cli.commands.run.land import land_at_end
     from runner.cli.final_report import print_final_report
+    from runner.remote.ci.job import finish_job, prepare_job
     from runner.run.result.ended import nothing_to_do
 
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None

@@ -21,9 +21,9 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
-    from runner.doctor.check import Check
-    from runner.doctor.repair import Repair
     from runner.report.terminal.table import Look
+    from runner.run.doctor.check import Check
+    from runner.run.doctor.repair import Repair
 
 EXAMPLE = "autopilot-multi doctor"
 
@@ -43,9 +43,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Run every check, and print each result right away; or repair."""
     if arguments.repair:
         return _repair(arguments, output)
-    from runner.doctor.check import Severity
-    from runner.doctor.examination import examine
     from runner.report.terminal.table import look_for
+    from runner.run.doctor.check import Severity
+    from runner.run.doctor.examination import examine
 
     look = look_for(sys.stdout, no_color=arguments.no_color)
     findings = []
@@ -72,9 +72,9 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
     """Show what a crash left, ask, and repair it while holding the lease."""
     from isolation.files import lease
     from isolation.git.repository import Repository
-    from runner.doctor.repair import find_repairs
     from runner.plan.plan import worktree_root_of
     from runner.plan.settings.load import load_settings
+    from runner.run.doctor.repair import find_repairs
 
     repository = Repository.open(Path(arguments.directory))
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
@@ -108,9 +108,9 @@ def _require_quiet(repository: "Repository") -> None:
 def _landings(repository: "Repository") -> "list[Repair]":
     from isolation.paths import journal_path
     from runner.core.errors import JournalError, NotFoundError
-    from runner.doctor.repair import Repair
     from runner.land.landings import landings
     from runner.records.journal import Journal
+    from runner.run.doctor.repair import Repair
 
     try:
         with Journal.open_readonly(journal_path(repository.common_dir)) as journal:

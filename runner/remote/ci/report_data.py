@@ -7,11 +7,11 @@ from isolation.files.disk import read_tail
 from isolation.git.diffstat import ChangedPath, Diff, changes, diff
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
-from runner.ci.join import JoinedRun
 from runner.core.events.events import Event
 from runner.core.model import RunSnapshot, SessionRecord, StoryId, StorySnapshot
 from runner.core.schedule.offers import without_offers
 from runner.records.shards.shard import LOGS, Shard, changes_of
+from runner.remote.ci.join import JoinedRun
 from runner.report.report_data import ReportData
 
 _TAIL_BYTES = 1 << 16

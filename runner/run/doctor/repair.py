@@ -27,13 +27,13 @@ from runner.core.model import StoryId
 from runner.core.settings import Settings
 from runner.core.text.names import branch_of
 from runner.core.text.words import count
-from runner.doctor.leftovers import LeftProcess, end, left_processes
 from runner.flows.state.disk.files import load_state, set_aside
 from runner.flows.state.errors import StateError
 from runner.flows.state.reading import decode, parse_state
 from runner.machine.registry import Registry
 from runner.records.journal import Journal
 from runner.records.journal_file import CorruptJournalError, require_journal, require_sound
+from runner.run.doctor.leftovers import LeftProcess, end, left_processes
 
 ASIDE = "aside"
 """The folder, in the program's own, that takes what is moved out of the way."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from runner.ci.balance import Records, repository_records
 from runner.core.errors import RunnerError
 from runner.core.limits.budget import Amount
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 from runner.core.schedule.budget_share import is_known, parts_of
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
+from runner.remote.ci.balance import Records, repository_records
 
 GITHUB_JOBS = 256
 """How many jobs GitHub accepts in one matrix."""

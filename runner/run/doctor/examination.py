@@ -29,8 +29,6 @@ from runner.core.schedule.window import at_start
 from runner.core.settings import Settings
 from runner.core.text.instants import clock, span
 from runner.core.text.words import count, window
-from runner.doctor.check import Check, Severity
-from runner.doctor.repository import readiness
 from runner.machine import probe
 from runner.machine.registry import Registry
 from runner.machine.session_lock import locked
@@ -40,6 +38,8 @@ from runner.plan.settings.load import load_settings
 from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
 from runner.records.journal_file import require_sound
+from runner.run.doctor.check import Check, Severity
+from runner.run.doctor.repository import readiness
 
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30

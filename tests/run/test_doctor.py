@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from runner.core.schedule.resources import ResourceSample
-from runner.doctor.check import Check, Severity
-from runner.doctor.examination import examine
 from runner.machine import probe
+from runner.run.doctor.check import Check, Severity
+from runner.run.doctor.examination import examine
 
 GB = 1024**3
 PLENTY = ResourceSample(

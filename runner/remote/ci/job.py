@@ -15,9 +15,6 @@ from isolation.git.bundles import commits_since
 from isolation.git.remotes import described, push_branches, require_pushable
 from isolation.git.repository import Repository
 from isolation.paths import journal_path
-from runner.ci.earlier_work import make_room, set_orphans_aside
-from runner.ci.import_shards import import_branches
-from runner.ci.shard_writer import ShardContent, require_free, write_shard
 from runner.core.errors import RunnerError
 from runner.core.events.events import Event
 from runner.core.model import Status
@@ -28,6 +25,9 @@ from runner.plan.settings.json_form import redactor_for
 from runner.records.journal import Journal
 from runner.records.shards.results import newest
 from runner.records.shards.shard import Shard, ShardError
+from runner.remote.ci.earlier_work import make_room, set_orphans_aside
+from runner.remote.ci.import_shards import import_branches
+from runner.remote.ci.shard_writer import ShardContent, require_free, write_shard
 from runner.run.result.ended import Ended
 
 

@@ -16,8 +16,6 @@ from isolation.git.bundles import move_branches, take_objects
 from isolation.git.large_files.stored import take_stored
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, journal_path
-from runner.ci.earlier_work import set_older_aside
-from runner.ci.join import JoinedRun, resumable_events
 from runner.core.events.fold import fold
 from runner.core.model import StoryId
 from runner.core.text.names import branch_of
@@ -25,6 +23,8 @@ from runner.records.journal import Journal
 from runner.records.shards.results import newest
 from runner.records.shards.shard import BUNDLE, LOGS, Shard
 from runner.records.telemetry import records_checkout, write_run
+from runner.remote.ci.earlier_work import set_older_aside
+from runner.remote.ci.join import JoinedRun, resumable_events
 
 
 def import_run(repository: Repository, joined: JoinedRun) -> bool:

@@ -11,9 +11,9 @@ from runner.core.errors import AgentError, RunnerError
 from runner.core.model import Story
 from runner.core.settings import Settings
 from runner.core.text.words import count
-from runner.doctor.check import Check, Severity
 from runner.plan.readiness import LFS_SETUP, SUBMODULE_HOOK, missing_programs, unseen_by_stories, unwritable
 from runner.plan.stories.sources import load_stories
+from runner.run.doctor.check import Check, Severity
 
 _NAMED = 3
 

@@ -5,9 +5,9 @@ What a job recommends is meant for the clone that it ran in, and that clone is g
 
 from msgspec.structs import replace
 
-from runner.ci.join import JoinedRun
 from runner.core.model import KillSwitch, Status, StorySnapshot
 from runner.core.text.names import BRANCH_PREFIX
+from runner.remote.ci.join import JoinedRun
 
 _PROGRAM = "`autopilot-multi "
 AGAIN = "run its job again"
