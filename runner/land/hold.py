@@ -2,7 +2,7 @@
 
 Compare-and-swap alone has no end if somebody commits more often than a verification takes. So after a few
 lost races the checkouts of the target are held: `git commit` there fails until the target has moved, or until
-the time of the setting `land-hold` is over. Whoever pushes into the repository can still be faster.
+the time of the setting `land-hold` is over. A push into the repository can still be faster.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ class Hold:
         self.expired = False
 
     def keep(self, indexes: tuple[HeldIndex, ...]) -> None:
-        """Take charge of held checkouts."""
+        """Release these checkouts at the end, unless they are taken."""
         self._indexes = indexes
 
     def take(self) -> tuple[HeldIndex, ...]:

@@ -1,7 +1,7 @@
 """One landing: candidates, train, search for what is green together, and the move of the target.
 
 The target only ever moves to a commit whose tree was verified, by compare-and-swap. If somebody else was
-faster, the train is built on the new tip and verified again; `hold.py` sees to it that this ends. The order
+faster, the train is built on the new tip and verified again; `hold.py` makes sure that this ends. The order
 of records is: the plan, then `LandingVerified` before the target moves, then `Landed`; `recovery.py` knows
 what to do in between.
 """
