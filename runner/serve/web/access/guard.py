@@ -111,7 +111,11 @@ class Guard:
     def _brings_token(self, scope: Scope) -> bool:
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20).get("token", [])
+        try:
+            fields = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20)
+        except ValueError:  # more fields than any page of ours has
+            return False
+        given = fields.get("token", [])
         return len(given) == 1 and _same(given[0], self._keys.token)
 
     def _is_known(self, scope: Scope, headers: Headers) -> bool:
