@@ -31,6 +31,19 @@ GIT_ENVIRONMENT = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow what `slow_tests.txt` lists, before pytest looks at the marks."""
+    lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
+    slow = {line for line in lines if line and not line.startswith("#")}
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker("slow")
+    unknown = slow - {item.nodeid for item in items}
+    if unknown and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"slow_tests.txt names no test: {', '.join(sorted(unknown))}")
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Deny the machine's git configuration and the user's settings to every test."""

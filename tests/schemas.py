@@ -1,7 +1,9 @@
 """JSON Schema without a parser that nothing here needs: to load that one takes longer than most tests."""
 
+import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,18 @@ _UNUSED = "rfc3987_syntax"
 
 def complaints(schema: dict[str, Any], document: object) -> list[str]:
     """Return what is wrong with a document, nothing if it fits a schema of draft 2020-12."""
+    return [error.message for error in _validator(json.dumps(schema)).iter_errors(document)]
+
+
+@cache
+def _validator(text: str) -> Any:
+    """Return what checks documents; the schema itself is only checked once, which takes longest."""
     sys.modules.setdefault(_UNUSED, None)  # type: ignore[arg-type]  # as if it were not installed
     from jsonschema import Draft202012Validator
 
+    schema = json.loads(text)
     Draft202012Validator.check_schema(schema)
-    return [error.message for error in Draft202012Validator(schema).iter_errors(document)]
+    return Draft202012Validator(schema)
 
 
 def check_files(schema: str, *files: Path) -> None:
