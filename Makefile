@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Without compiled files each test process would rewrite and compile hypothesis again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
+.PHONY: demo test long check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
 	browser pictures clean
 .DEFAULT_GOAL := check
 
@@ -26,9 +26,13 @@ demo: $(READY) ## run the main job for real in a throwaway repository
 test: $(READY) ## every test but the marked ones
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
+long: $(READY) ## what takes longest of the rest; `make check` runs both
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m long
+
 check: $(READY) ## all that CI checks; what is not a test goes two at a time, each with its output in one piece
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ci-tools lint imports docs audit
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory long
 	@$(MAKE) --no-print-directory sample
 
 lint: $(READY)

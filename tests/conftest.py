@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -33,15 +34,15 @@ GIT_ENVIRONMENT = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as slow what `slow_tests.txt` lists, before pytest looks at the marks."""
-    lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
-    slow = {line for line in lines if line and not line.startswith("#")}
+    """Mark the tests of `suites.toml` with the name of their suite, before pytest looks at the marks."""
+    suites = tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
+    suite_of = {name: suite for suite, names in suites.items() for name in names}
     for item in items:
-        if item.nodeid in slow:
-            item.add_marker("slow")
-    unknown = slow - {item.nodeid for item in items}
+        if suite := suite_of.get(item.nodeid):
+            item.add_marker(suite)
+    unknown = suite_of.keys() - {item.nodeid for item in items}
     if unknown and config.args == config.getini("testpaths"):
-        raise pytest.UsageError(f"slow_tests.txt names no test: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(f"suites.toml names what is no test: {', '.join(sorted(unknown))}")
 
 
 @pytest.fixture(autouse=True)
