@@ -34,14 +34,19 @@ GIT_ENVIRONMENT = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of `suites.toml` with the name of their suite, before pytest looks at the marks."""
+    """Mark the tests of `suites.toml` with the name of their suite, before pytest looks at the marks.
+
+    What is long is only left out of the whole suite: with a file or a folder named, it is wanted.
+    """
     suites = tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
     suite_of = {name: suite for suite, names in suites.items() for name in names}
+    whole = config.args == config.getini("testpaths")
     for item in items:
-        if suite := suite_of.get(item.nodeid):
+        suite = suite_of.get(item.nodeid)
+        if suite == "slow" or (suite and whole):
             item.add_marker(suite)
     unknown = suite_of.keys() - {item.nodeid for item in items}
-    if unknown and config.args == config.getini("testpaths"):
+    if unknown and whole:
         raise pytest.UsageError(f"suites.toml names what is no test: {', '.join(sorted(unknown))}")
 
 
