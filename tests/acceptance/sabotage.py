@@ -5,17 +5,13 @@ stories: one breaks the code and must fail, one changes nothing that matters and
 shows that the verify command works where it runs, so that the first does not fail for another reason.
 """
 
-import atexit
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -138,7 +134,7 @@ def installed(*argv: str) -> Prepare:
         caller = replace(person, uid=None, environment={})
         made = caller.call(person.python, "-m", "venv", ".venv", cwd=root)
         assert made.returncode == 0, made.stderr
-        words = [_uv() if word == "{uv}" else word.replace("{python}", person.python) for word in argv]
+        words = [uv() if word == "{uv}" else word.replace("{python}", person.python) for word in argv]
         done = caller.call(*words, cwd=root, limit=NETWORK_LIMIT)
         if done.returncode != 0:
             pytest.skip(f"{argv[0]} cannot install here: {done.stderr[-300:]}")
@@ -146,18 +142,12 @@ def installed(*argv: str) -> Prepare:
     return prepare
 
 
-@cache
-def _uv() -> str:
-    """Return the program uv, from its registry if the machine has none."""
-    if found := shutil.which("uv"):
-        return found
-    folder = Path(tempfile.mkdtemp(prefix="autopilot-uv-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for argv in ([sys.executable, "-m", "venv", str(folder)], [f"{folder}/bin/pip", "install", "-q", "uv"]):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=NETWORK_LIMIT)
-        if done.returncode != 0:
-            pytest.skip(f"this machine has no uv: {done.stderr[-300:]}")
-    return str(folder / "bin" / "uv")
+def uv() -> str:
+    """Return the program uv: that of the tests' environment, or of this machine."""
+    found = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip("uv is not installed")
+    return found
 
 
 def ran(*argv: str) -> Prepare:
