@@ -269,6 +269,16 @@ class Settings(NotifySettings, frozen=True, kw_only=True):
             choices=("merge", "squash", "rebase"),
         ),
     ] = "merge"
+    land_hold: Annotated[
+        float,
+        Setting(
+            help="for how many seconds `land` may keep others from committing to the branch it moves",
+            details="Only after others have committed there three times while the stories were verified: "
+            "then `git commit` fails in the checkouts of that branch until it has moved, or for this long. "
+            "`0` never does that.",
+            bounds=Bounds(low=0, high=600, unit="s"),
+        ),
+    ] = 10.0
     land_message: Annotated[
         str,
         Setting(

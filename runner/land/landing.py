@@ -1,8 +1,9 @@
 """One landing: candidates, train, search for what is green together, and the move of the target.
 
 The target only ever moves to a commit whose tree was verified, by compare-and-swap. If somebody else was
-faster, the train is built on the new tip and verified again. The order of records is: the plan, then
-`LandingVerified` before the target moves, then `Landed`; `recovery.py` knows what to do in between.
+faster, the train is built on the new tip and verified again; `hold.py` makes sure that this ends. The order
+of records is: the plan, then `LandingVerified` before the target moves, then `Landed`; `recovery.py` knows
+what to do in between.
 """
 
 import time
@@ -32,6 +33,7 @@ from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.core.trust import Demand
 from runner.land.candidates import Candidate, Candidates, find_candidates
+from runner.land.hold import Hold, holding
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
 from runner.land.left_out.resolving import Resolving, moved_behind
@@ -191,29 +193,34 @@ class Landing:
         )
         owners = owners_of(plan.candidates.stories)
         await to_thread.run_sync(self._log.record, owners, lambda stories: planned(stories=stories))
-        tip, built, caught_up = plan.tip, None, None
-        for rebuilds in range(MOST_REBUILDS):
-            if built is None or caught_up is None:
-                built = await self._build(tip)
-                caught_up = built.joined
-            result = await self._try_to_move(tip, built, caught_up)
-            if result is not None:
-                result = replace(result, rebuilds=rebuilds)
-                await to_thread.run_sync(self._record_end, result)
-                return result
-            newer = await to_thread.run_sync(self._repository.branch_tip, plan.onto)
-            if newer is None:
-                break
-            tip = newer
-            self._say(f"{plan.onto} has moved to {tip[:10]}; the train is verified again on top of that")
-            await self._steps.rebuilt(tip, rebuilds + 1)
-            caught_up = await self._catch_up(tip, built)
-            if caught_up is None:
-                await to_thread.run_sync(self._leave_out_contained, tip)
-        raise TargetError(
-            f"{plan.onto} moved {MOST_REBUILDS} times while it was verified, or is gone",
-            hint="try again when it is quiet; nothing was changed.",
-        )
+        built, seconds = await self._build(plan.tip), self._verifier.context.settings.land_hold
+        result = await self._try_to_move(plan.tip, built, built.joined)
+        rebuilds = 0
+        while result is None and rebuilds < MOST_REBUILDS:
+            rebuilds += 1
+            async with holding(
+                self._repository, plan.onto, lost=rebuilds, seconds=seconds, say=self._say
+            ) as hold:
+                tip = await to_thread.run_sync(self._repository.branch_tip, plan.onto)
+                if tip is None:
+                    break
+                self._say(f"{plan.onto} has moved to {tip[:10]}; the train is verified again on top of that")
+                await self._steps.rebuilt(tip, rebuilds)
+                joined = await self._catch_up(tip, built)
+                if joined is None:
+                    await to_thread.run_sync(self._leave_out_contained, tip)
+                    built = await self._build(tip)
+                result = await self._try_to_move(tip, built, joined or built.joined, hold)
+            if hold.expired:
+                seconds = 0.0  # it takes longer than others are to wait
+        if result is None:
+            raise TargetError(
+                f"{plan.onto} moved {rebuilds} times while it was verified, or is gone",
+                hint="try again when it is quiet, or with a longer land-hold; nothing was changed.",
+            )
+        result = replace(result, rebuilds=rebuilds)
+        await to_thread.run_sync(self._record_end, result)
+        return result
 
     @property
     def _runs(self) -> int:
@@ -360,7 +367,9 @@ class Landing:
         if not verdict.green:
             self._say(f"red: {shown}: `{verdict.command}` {verdict.detail}")
 
-    async def _try_to_move(self, tip: str, built: _Built, joined: Joined) -> Result | None:
+    async def _try_to_move(
+        self, tip: str, built: _Built, joined: Joined, hold: Hold | None = None
+    ) -> Result | None:
         """Move the target to what was found green; None if somebody else has moved it."""
         plan, found = self._plan, built.found
         result = Result(
@@ -399,7 +408,8 @@ class Landing:
             recorded={f"{LANDED}/{plan.id}": tip},
         )
         try:
-            moved = await to_thread.run_sync(move, self._repository, wanted)
+            held = hold.take() if hold is not None else ()
+            moved = await to_thread.run_sync(partial(move, self._repository, wanted, held=held))
         except TargetError as error:
             reason = error.message
             abandoned = ld.LandingAbandoned(landing_id=plan.id, reason=reason)

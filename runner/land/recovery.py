@@ -7,7 +7,7 @@ was killed in the middle; so they are set again.
 from collections.abc import Callable
 
 from isolation.git.landing.merges import LANDED, UNDONE
-from isolation.git.landing.target import release, repair, settle
+from isolation.git.landing.target import release, release_checkouts, repair, settle
 from isolation.git.repository import Repository
 from runner.core.events import landing as ld
 from runner.land.landings import Landing, LandingLog, landings
@@ -20,7 +20,9 @@ def recover(repository: Repository, log: LandingLog, say: Callable[[str], None])
     """Bring every landing to its end. The caller holds the lease. Blocking."""
     complete_restacks(repository, log)
     for each in landings(log.journal):
-        if each.moving or each.undoing is not None:
+        if each.planned:
+            release_checkouts(repository, each.onto)
+        elif each.moving or each.undoing is not None:
             refs = (f"{LANDED}/{each.id}", f"{UNDONE}/{each.id}")
             release(repository, each.onto, refs, since=each.at)
         if each.planned:

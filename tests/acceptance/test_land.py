@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,42 +191,6 @@ def test_a_red_target_and_land_verify(repo: Path, tmp_path: Path) -> None:
     assert "nothing to land on release" in run(repo, "land", "b", "--onto", "release").out
     assert run(repo, "land", "nonsense").code == 1
     assert run(repo, "land", "--onto", "nowhere").code == 1
-
-
-def test_everything_lands_while_somebody_commits(repo: Path) -> None:
-    """Twenty stories land although the target moves all the time, each on a tip that was tested."""
-    names = [f"s{number:02}" for number in range(20)]
-    done_stories(repo, *names, verify="git rev-parse HEAD:")
-    stop = threading.Event()
-
-    def commit() -> None:
-        number = 0
-        while not stop.wait(0.2):
-            number += 1
-            (repo / "log.txt").write_text(f"{number}\n")
-            # Either may meet the lock of the index, and fails then; it must not succeed halfway.
-            for args in (["add", "log.txt"], ["commit", "-q", "-m", f"other {number}"]):
-                subprocess.run(["git", *args], cwd=repo, check=False, capture_output=True)
-
-    somebody = threading.Thread(target=commit)
-    somebody.start()
-    try:
-        landed = run(repo, "land", "--json", limit=120)
-    finally:
-        stop.set()
-        somebody.join()
-    assert landed.code == 0, landed.err
-    assert sorted(landed.data["landed"]) == names
-    print(f"rebuilds: {landed.data['rebuilds']}, verify runs: {landed.data['verify_runs']}")  # noqa: T201  a figure
-    git(repo, "merge-base", "--is-ancestor", landed.data["after"], "main")
-    assert git(repo, "rev-parse", f"{landed.data['after']}^1").strip() == landed.data["before"]
-    assert tree_of(repo, landed.data["after"]) == landed.data["tree"]
-    logs = (repo / ".git" / "autopilot" / "runs" / landed.data["landing_id"]).rglob("*.log")
-    tested = {line for log in logs for line in log.read_text().split()}
-    assert landed.data["tree"] in tested, "the commands themselves have seen this tree"
-    there = git(repo, "ls-tree", "--name-only", "main").split()
-    assert {f"{name}.txt" for name in names} <= set(there), "no commit of somebody else brings old files back"
-    assert {line.split()[-1] for line in git(repo, "status", "--porcelain").splitlines()} <= {"log.txt"}
 
 
 def test_what_the_child_of_a_squashed_parent_deleted_stays_deleted(repo: Path) -> None:

@@ -81,7 +81,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "symlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "sparse-paths = 'src'\nsparse = 'owns'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
-        "land-style = 'rebase'\nland-message = '{id}'\n"
+        "land-style = 'rebase'\nland-message = '{id}'\nland-hold = 2.5\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "otel-endpoint = 'http://x:4318'\nspiral-limit = 9\n"
         "notify-on = ['ended']\nnotify-desktop = true\nnotify-urls = ['ntfy://x']\nbell = false\n"

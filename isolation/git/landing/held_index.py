@@ -19,6 +19,7 @@ from isolation.paths import own_git_dir
 
 _MARK = b"autopilot-multi is moving this branch\n"
 _COPY = "index.autopilot"
+_LOCK = "index.lock"
 _PATIENCE = 10.0
 _PAUSE = 0.005
 
@@ -56,6 +57,11 @@ class HeldIndex:
             )
         self._copy.replace(self._index)
 
+    def release(self) -> None:
+        """Let other git commands change the index again."""
+        self.drop()
+        self._index.with_name(_LOCK).unlink(missing_ok=True)
+
     def drop(self) -> None:
         """Forget the copy."""
         for suffix in ("", ".lock", ".mark"):
@@ -65,18 +71,22 @@ class HeldIndex:
 @contextmanager
 def hold_index(repository: Repository, checkout: Path) -> Iterator[HeldIndex]:
     """Hold the index of a checkout; another git command that holds it is waited for."""
+    held = take_index(repository, checkout)
+    try:
+        yield held
+    finally:
+        held.release()
+
+
+def take_index(repository: Repository, checkout: Path) -> HeldIndex:
+    """Hold the index of a checkout until its `release`."""
     git_dir = own_git_dir(checkout)
     if git_dir is None:
         raise TargetError(f"{checkout} is no checkout any more", hint="try again.")
-    lock = git_dir / "index.lock"
-    _acquire(lock)
+    _acquire(git_dir / _LOCK)
     held = HeldIndex(repository, checkout, git_dir)
-    try:
-        held.drop()  # of a process that was killed
-        yield held
-    finally:
-        held.drop()
-        lock.unlink(missing_ok=True)
+    held.drop()  # of a process that was killed
+    return held
 
 
 def _acquire(lock: Path) -> None:
@@ -101,7 +111,7 @@ def _acquire(lock: Path) -> None:
 def release_stale(checkout: Path) -> None:
     """Remove the lock of a process of ours that was killed. The caller holds the lease."""
     git_dir = own_git_dir(checkout)
-    lock = git_dir / "index.lock" if git_dir is not None else None
+    lock = git_dir / _LOCK if git_dir is not None else None
     try:
         if lock is not None and lock.read_bytes() == _MARK:
             lock.unlink()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from isolation.errors import TargetError
 from isolation.git.checkout import read_status
 from isolation.git.commits import named, operation_in_progress
-from isolation.git.landing.held_index import HeldIndex, hold_index, release_stale
+from isolation.git.landing.held_index import HeldIndex, hold_index, release_stale, take_index
 from isolation.git.landing.present import present
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import load_registrations
@@ -108,20 +108,31 @@ def _differs(repository: Repository, checkout: Path, path: str) -> bool:
     return found.returncode != 0 or found.stdout.strip() not in listed[1:2]
 
 
-def move(repository: Repository, wanted: Move) -> bool:
+def hold_checkouts(repository: Repository, branch: str) -> tuple[HeldIndex, ...]:
+    """Keep other git commands from committing to a branch where it is checked out, until each `release`."""
+    with ExitStack() as stack:
+        held = []
+        for path in checkouts_of(repository, branch):
+            held.append(take_index(repository, path))
+            stack.callback(held[-1].release)
+        stack.pop_all()
+    return tuple(held)
+
+
+def move(repository: Repository, wanted: Move, *, held: Sequence[HeldIndex] = ()) -> bool:
     """Move the branch and let its checkouts follow; False if it is no longer where it was.
 
     If a checkout cannot follow, because the user has changed something this very moment, the branch moves
-    back and `TargetError` says why.
+    back and `TargetError` says why. Checkouts that are `held` already are released at the end, too.
     """
-    touched = repository.changed_paths(wanted.old, wanted.new)
     with ExitStack() as stack:
+        for index in held:
+            stack.callback(index.release)
+        touched = repository.changed_paths(wanted.old, wanted.new)
         # From here on no other git command can stage or commit there: one between the move of the branch and
         # that of the index would commit the old files on top of the new ones.
-        held = [
-            stack.enter_context(hold_index(repository, path))
-            for path in checkouts_of(repository, wanted.branch)
-        ]
+        free = set(checkouts_of(repository, wanted.branch)) - {index.checkout for index in held}
+        held = [*held, *(stack.enter_context(hold_index(repository, path)) for path in sorted(free))]
         require_movable(repository, wanted.branch, {wanted.new: touched})
         # Looked at while the branch is where it was; what changes from now on is the user's.
         there = {index.checkout: present(repository, index.checkout, wanted.new, touched) for index in held}
@@ -184,6 +195,12 @@ class _Change(Struct, frozen=True, kw_only=True):
     new: tuple[str, str]
 
 
+def release_checkouts(repository: Repository, branch: str) -> None:
+    """Remove what a killed process of ours held to keep a branch where it was. The caller holds the lease."""
+    for checkout in checkouts_of(repository, branch):
+        release_stale(checkout)
+
+
 def release(repository: Repository, branch: str, refs: Collection[str], *, since: float) -> None:
     """Remove the locks that a killed move has left. The caller holds the lease, and knows of such a move.
 
@@ -191,8 +208,8 @@ def release(repository: Repository, branch: str, refs: Collection[str], *, since
     go that are younger than the intent to move, and older than any such command takes.
     """
     common = repository.common_dir
+    release_checkouts(repository, branch)
     for checkout in checkouts_of(repository, branch):
-        release_stale(checkout)
         _remove_left((own_git_dir(checkout) or common) / "HEAD.lock", since)
     for ref in (f"refs/heads/{branch}", *refs, "packed-refs"):
         _remove_left(common / f"{ref}.lock", since)
