@@ -59,6 +59,10 @@ def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
     if unseen.uncommitted:
         number = count(len(unseen.uncommitted), "uncommitted file")
         notes.append(f"{number} that stories will not see: {_listed(unseen.uncommitted)}")
+    if unseen.installed:
+        notes.append(
+            f"git does not ignore installed packages; add to .gitignore: {_listed(unseen.installed)}"
+        )
     if unseen.submodules:
         notes.append(
             f"submodules that are empty in stories' worktrees: {_listed(unseen.submodules)}; "
