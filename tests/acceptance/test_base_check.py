@@ -182,11 +182,14 @@ def test_what_stories_will_not_see_costs_no_session(repo: Path) -> None:
     assert "the command of story b runs tools/work" in ran.document["error"]["message"]
     assert "symlink-directories" in ran.document["error"]["hint"]
     assert not (repo / ".git" / "autopilot").exists(), "nothing was begun"
+    (repo / "env").mkdir()
+    (repo / "env" / "pyvenv.cfg").touch()
     ran = run(repo, "--json", "--only", "a", "--verify", "test -f a.txt || cat data.json; true")
     assert ran.code == 0
     assert "names data.json" in ran.err
     notes = " ".join(note["message"] for note in ran.data["notes"])
     assert "2 uncommitted files that stories will not see: .gitignore, check.sh" in notes
+    assert "git does not ignore installed packages; add to .gitignore: env/" in notes
 
 
 def test_an_empty_submodule_costs_no_session(repo: Path) -> None:
