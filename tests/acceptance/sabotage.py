@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.people import Person, somebody
+from tests.acceptance.people import Ground, Person, somebody
 from tests.acceptance.program import Ran
 
 Prepare = Callable[[Person, Path], None]
 BROKEN, FINE = "broken", "fine"
 NETWORK_LIMIT = 300.0
+OWNED = {FINE: "notes/**", BROKEN: "src/**,lib/**,packages/**"}
+MADE = ("build/**", "**/node_modules/**", "**/__pycache__/**")
+"""In one shared tree: what each story owns, and what tools write, which belongs to none."""
 
 PACKAGE = {"src/demo/__init__.py": "def answer():\n    return 42\n"}
 """In a folder of its own, so that the working directory alone does not lead Python to it."""
@@ -65,6 +68,14 @@ class Scene:
         """Run the program as the project's owner would, from the shell in which it was prepared."""
         return replace(self.person, landlocks=landlocks).run(self.root, *args, "--json")
 
+    def run_in_one_tree(self, ground: Ground) -> Ran:
+        """Run both stories in the checkout itself, at one level of enforcement."""
+        flags = [
+            word for story, globs in OWNED.items() for word in ("--deconflict-paths", f"{story}={globs}")
+        ]
+        isolation = ("--bg-isolation", "none", "--enforce", str(ground.level))
+        return self.run("run", *isolation, *flags, landlocks=ground.landlocks)
+
     def lies(self) -> bool:
         """Whether the verify command passes for broken code, in a worktree that is made by hand."""
         tree = self.person.folder / "by-hand"
@@ -86,10 +97,11 @@ def prepared(project: Project, user: str) -> Iterator[Scene]:
         root = person.repository({**project.files, ".gitignore": "/.venv/\n/build/\n/node_modules/\n*.pyc\n"})
         project.prepare(person, root)
         settings = f"max-stories = 1\nmax-attempts = 1\nsymlink-directories = {json.dumps(project.shared)}\n"
+        settings += f"shared-writable = {json.dumps(MADE)}\n"
         (root / "autopilot-multi.toml").write_text(settings)
         person.hand_over(root)
         # The code is broken after it was fine: a build that is shared must see the newer file.
-        person.story(root, FINE, "echo more > notes.txt", verify=[project.verify])
+        person.story(root, FINE, "mkdir -p notes && echo more > notes/more.txt", verify=[project.verify])
         person.story(root, BROKEN, project.sabotage, verify=[project.verify], depends_on=[FINE])
         person.git(root, "add", "-A")
         person.git(root, "commit", "-q", "-m", "stories")
@@ -243,7 +255,7 @@ SAMPLE = {
 """What needs nothing but Python and make: files exactly as the tools write them."""
 
 _EDITABLE = (".venv/bin/python", "-m", "pip", "install", "-q", "-e", ".")
-_CMAKE = "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\nadd_executable(app main.c)\n"
+_CMAKE = "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\nadd_executable(app lib/main.c)\n"
 _WORKSPACE = '{"name": "root", "version": "1.0.0", "private": true, "workspaces": ["packages/*"]}\n'
 
 REAL = {
@@ -306,8 +318,8 @@ REAL = {
     ),
     "a build folder of CMake": Project(
         way_out="build-folder",
-        files={"CMakeLists.txt": _CMAKE, "main.c": "int main(void) { return 0; }\n"},
-        sabotage="echo 'int main(void) { return 1; }' > main.c",
+        files={"CMakeLists.txt": _CMAKE, "lib/main.c": "int main(void) { return 0; }\n"},
+        sabotage="echo 'int main(void) { return 1; }' > lib/main.c",
         shared=["build"],
         verify="cmake --build build && build/app",
         prepare=ran("sh", "-c", "cmake -S . -B build && cmake --build build && build/app"),
