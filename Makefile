@@ -57,8 +57,8 @@ audit: $(READY) ## has a pinned package a known vulnerability?
 sbom: $(READY) ## sbom.json: what is installed with the program, as CycloneDX
 	@$(BIN)/python -m tests.supply_chain sbom sbom.json
 
-lock: ## pin what pyproject.toml asks for, with hashes; needs uv
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+lock: $(READY) ## pin what pyproject.toml asks for, with hashes
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --group pyproject.toml:dev --all-extras pyproject.toml --output-file requirements-dev.txt
 
 bench: $(READY) ## ratios against named peers, in one run

@@ -59,7 +59,9 @@ def lies_in(path: str, folders: Iterable[str]) -> bool:
 class Owners:
     """The claims of a run; they are disjoint, so a path has one owner or none.
 
-    Only where one story works at a time may they overlap. A path then belongs to the one that works.
+    Only where one story works at a time may they overlap. A path then belongs to the one that works. What is
+    open to all, by the claim of `ANYBODY`, is so inside the claims of stories, too: a test that imports a
+    package of another story has Python write its cache there.
     """
 
     def __init__(self, claims: Mapping[str, Claim]) -> None:
@@ -75,6 +77,8 @@ class Owners:
         """Return the story that owns a path, before others the one that is `working`; None if none does."""
         if working in self._claims and self._claims[working].owns(path):
             return working
+        if ANYBODY in self._claims and self._claims[ANYBODY].owns(path):
+            return ANYBODY
         rooted = (
             story_id for prefix in (path, *ancestors(path)) for story_id in self._rooted.get(prefix, ())
         )

@@ -4,7 +4,8 @@ Files that git ignores and empty folders are invisible to a commit, and yet a co
 them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards. Nothing
 that a session or the user made is deleted: a killed run leaves the folder and its list, by which the next one
 moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
-worktree's git directory and stays.
+worktree's git directory and stays. What verify commands left there moves like the rest, since the next ones
+must not depend on it, but it is remembered, too: no session made it.
 """
 
 import os
@@ -23,12 +24,17 @@ from isolation.worktree.removal import TRASH
 ASIDE = ".aside"
 _LIST = "names"
 _BROUGHT = "autopilot-brought"
+_LEFT = "autopilot-left-by-verify"
 
 
 class Aside(Struct, frozen=True, kw_only=True):
-    """The paths that are out of the way, and those that could not be moved; a folder ends with a slash."""
+    """The paths that are out of the way, and those that could not be moved; a folder ends with a slash.
+
+    `by_sessions` are those of `names` that no verify command has left there.
+    """
 
     names: tuple[str, ...] = ()
+    by_sessions: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
 
 
@@ -39,9 +45,20 @@ def uncommitted(repository: Repository, worktree: Path) -> tuple[str, ...]:
 
 def remember_brought(worktree: Path, names: Collection[str]) -> None:
     """Remember what was brought into a worktree, in addition to what was before."""
-    git_dir, known = own_git_dir(worktree), _brought(worktree)
-    if git_dir is not None and not known.issuperset(names):
-        _write_list(git_dir / _BROUGHT, sorted(known.union(names)))
+    _remember(worktree, _BROUGHT, names)
+
+
+def remember_left(
+    repository: Repository,
+    worktree: Path,
+    found: Aside,
+    *,
+    shared: Sequence[str],
+    stays: Callable[[str], bool],
+) -> None:
+    """Remember what verify commands left in a worktree in which `found` was out of their way. Blocks."""
+    there = made_here(repository, worktree, shared=shared, stays=stays)
+    _remember(worktree, _LEFT, set(there).difference(found.names))
 
 
 def made_here(
@@ -51,7 +68,7 @@ def made_here(
 
     Left out are the folders in `shared`, what was brought, and what `stays` accepts by its path.
     """
-    brought = {*_brought(worktree), *shared, EXCHANGE}
+    brought = {*_remembered(worktree, _BROUGHT), *shared, EXCHANGE}
     return tuple(
         name
         for name in _apart(repository, worktree, {each.rstrip("/") for each in brought})
@@ -105,7 +122,12 @@ def _move_all(names: Sequence[str], worktree: Path, folder: Path) -> Aside:
     moved = [name for name, place in places.items() if os.path.lexists(place)]
     moved += [name for name, place in places.items() if name not in moved and _moved(worktree / name, place)]
     stuck = [name for name in names if name not in moved and os.path.lexists(worktree / name)]
-    return Aside(names=tuple(moved), stuck=tuple(stuck))
+    left = _remembered(worktree, _LEFT)
+    return Aside(
+        names=tuple(moved),
+        by_sessions=tuple(name for name in moved if name not in left),
+        stuck=tuple(stuck),
+    )
 
 
 def _folder_of(worktree: Path) -> Path:
@@ -150,9 +172,15 @@ def _made_room(target: Path, worktree: Path) -> bool:
     return True
 
 
-def _brought(worktree: Path) -> set[str]:
+def _remembered(worktree: Path, kind: str) -> set[str]:
     git_dir = own_git_dir(worktree)
-    return set(_read_list(git_dir / _BROUGHT)) if git_dir is not None else set()
+    return set(_read_list(git_dir / kind)) if git_dir is not None else set()
+
+
+def _remember(worktree: Path, kind: str, names: Collection[str]) -> None:
+    git_dir, known = own_git_dir(worktree), _remembered(worktree, kind)
+    if git_dir is not None and not known.issuperset(names):
+        _write_list(git_dir / kind, sorted(known.union(names)))
 
 
 def _read_list(path: Path) -> tuple[str, ...]:

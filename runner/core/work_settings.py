@@ -141,7 +141,7 @@ class WorkSettings(Struct, frozen=True, kw_only=True):
     on_limit: Annotated[
         str,
         Setting(
-            help="what a story with several agents does while its agent has to wait: next or wait",
+            help="what a story with several agents does while its agent has to wait: take the next, or wait",
             details="`next`: if the wait is longer than a minute, the next of its agents continues. `wait`: "
             "it waits, however long that takes. Neither fails the story.",
             flag="--on-limit WHAT",

@@ -27,10 +27,12 @@ class Unseen(Struct, frozen=True, kw_only=True):
     """What the checkout has and the worktree of a story will not have.
 
     `uncommitted` are changed and untracked files, without the stories and the settings, which are read from
-    the checkout. `submodules` are folders that stay empty. `large_files` says why those of git-lfs are wrong.
+    the checkout. `installed` are folders of packages that git should ignore and does not; their files are not
+    listed. `submodules` are folders that stay empty. `large_files` says why those of git-lfs are wrong.
     """
 
     uncommitted: tuple[str, ...] = ()
+    installed: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
     large_files: str = ""
 
@@ -51,13 +53,28 @@ def unseen_by_stories(repository: Repository, settings: Settings) -> Unseen:
     top = repository.top
     own = (PurePosixPath(settings.stories), *map(PurePosixPath, PROJECT_FILES))
     dirty = read_status(repository, top).dirty
+    installed = _package_folders(dirty)
+    own = (*own, *installed)
     return Unseen(
         uncommitted=tuple(
             path for path in dirty if not any(PurePosixPath(path).is_relative_to(each) for each in own)
         ),
+        installed=tuple(f"{folder}/" for folder in installed),
         submodules=tuple(_submodules(repository, settings)),
         large_files=unprepared(repository),
     )
+
+
+def _package_folders(paths: Sequence[str]) -> tuple[PurePosixPath, ...]:
+    """Return the outermost folders of these files that are an environment of Python or Node's packages."""
+    found: set[PurePosixPath] = set()
+    for path in paths:
+        folders = PurePosixPath(path).parents
+        if path.endswith("/pyvenv.cfg"):
+            found.add(folders[0])
+        if "node_modules/" in path:
+            found.update(folder for folder in folders if folder.name == "node_modules")
+    return tuple(sorted(each for each in found if found.isdisjoint(each.parents)))
 
 
 def _submodules(repository: Repository, settings: Settings) -> Iterator[str]:

@@ -5,6 +5,7 @@ runs a script of the checkout which is none of that can never work, however good
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
@@ -59,6 +60,10 @@ def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
     if unseen.uncommitted:
         number = count(len(unseen.uncommitted), "uncommitted file")
         notes.append(f"{number} that stories will not see: {_listed(unseen.uncommitted)}")
+    if unseen.installed:
+        notes.append(
+            f"git does not ignore installed packages; add to .gitignore: {_listed(unseen.installed)}"
+        )
     if unseen.submodules:
         notes.append(
             f"submodules that are empty in stories' worktrees: {_listed(unseen.submodules)}; "
@@ -70,6 +75,38 @@ def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
             f"commit such files whole; {LFS_SETUP}"
         )
     return tuple(notes)
+
+
+def named_by_output(repository: Repository, base: str, settings: Settings, output: str) -> tuple[str, ...]:
+    """Return notes about ignored files of the checkout that the output of a failed command names. Blocks.
+
+    Such a command passes in the checkout and fails in every worktree: a version file that a build has
+    written, a local configuration.
+    """
+    if repository.main_checkout is None:
+        return ()
+    listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    ignored = repository.run(*listing, cwd=repository.top, check=False).fields()
+    named = [path.rstrip("/") for path in ignored if _is_named(path, output)]
+    named = _ignored(repository, named)  # the list has folders, too, in which all that there is is ignored
+    absent = _absent(repository, base, tuple(named), settings)
+    return tuple(
+        f"the output names {path}, which is in your checkout, but stories will not see it: {hint}"
+        for path, hint in list(absent.items())[:_NAMED]
+    )
+
+
+def _is_named(path: str, output: str) -> bool:
+    """Whether an output has the name of a file, or the name of its module in quotes; or a folder's name."""
+    name, suffix = PurePosixPath(path).name, PurePosixPath(path).suffix
+    if path.endswith("/"):  # caches and environments are in every trace, and needed by none
+        return (
+            not name.startswith((".", "__"))
+            and re.search(rf"(?<![\w.-]){re.escape(name)}/", output) is not None
+        )
+    module = re.escape(name.removesuffix(suffix))
+    found = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])|['\"./]{module}['\"]", output)
+    return found is not None
 
 
 def _mentions(repository: Repository, stories: Sequence[Story], settings: Settings) -> Iterator[_Mention]:
@@ -113,9 +150,7 @@ def _absent(repository: Repository, base: str, paths: tuple[str, ...], settings:
     ]
     if not left:
         return {}
-    names = "".join(f"{path}\0" for path in left).encode(errors="surrogateescape")
-    asked = repository.run("check-ignore", "-z", "--stdin", cwd=top, check=False, stdin=names)
-    ignored = asked.fields()
+    ignored = _ignored(repository, left)
     copied: set[str] = set()
     if (top / INCLUDE_FILE).is_file():
         listing = ("ls-files", "-z", "--others", "--ignored", f"--exclude-from={top / INCLUDE_FILE}")
@@ -125,6 +160,13 @@ def _absent(repository: Repository, base: str, paths: tuple[str, ...], settings:
         for path in left
         if path not in ignored or path not in copied
     }
+
+
+def _ignored(repository: Repository, paths: Sequence[str]) -> list[str]:
+    """Return those of these paths that git ignores."""
+    names = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
+    asked = repository.run("check-ignore", "-z", "--stdin", cwd=repository.top, check=False, stdin=names)
+    return list(asked.fields())
 
 
 def _hint(path: str, *, ignored: bool) -> str:

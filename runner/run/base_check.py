@@ -34,7 +34,7 @@ from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Story, StoryId
 from runner.core.text.shell_words import programs_of
 from runner.core.text.telling import telling_lines
-from runner.plan.unseen import unseen_notes
+from runner.plan.unseen import named_by_output, unseen_notes
 from runner.records.base_answers import key_of, known_answers, save_answers
 from runner.story import results
 from runner.story.context.context import RunContext, StoryContext, story_context
@@ -111,6 +111,12 @@ class BaseCheck:
         if self._fresh and self._mode is not Mode.OFF:
             notes = await to_thread.run_sync(unseen_notes, context.repository, context.settings)
             self._log.defer(*(ev.Noted(message=note) for note in notes))
+
+    async def _note_ignored(self, output: str) -> None:
+        """Say which files of the checkout a failed command names that no worktree has."""
+        context, base = self._context, self._log.snapshot.base
+        notes = await to_thread.run_sync(named_by_output, context.repository, base, context.settings, output)
+        self._log.defer(*(ev.Noted(message=note) for note in notes))
 
     async def _ask_all(self, wake: Callable[[], None]) -> None:
         context, repository = self._context, self._context.repository
@@ -189,6 +195,7 @@ class BaseCheck:
         if not check.refuses(question, answer):
             self._log.defer(answered)
         else:
+            await self._note_ignored(ended.output)
             program = missing_program(ended.exit_code, ended.output)
             await self._not_ready(question, answered, program)
         self._answered(question, answer)

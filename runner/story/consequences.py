@@ -18,16 +18,12 @@ from runner.core.limits.outage import FAILURES, OutageFacts, Pause, Refusal, aft
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
 from runner.core.limits.waves import unrecovered_failures
 from runner.core.model import SPIRAL_LIMIT, Outcome, SessionKind, Story, StorySnapshot
+from runner.core.text.telling import LACKED
 from runner.story.session.session import SessionVerdict
 
 _BY_HAND = (
     "make sure that `{}` works here by hand (its sign-in, its key, the model), then "
     "`autopilot-multi resume --retry-failed`."
-)
-_LACKED = (
-    "\nThe command ran without the files and folders below: they are in the worktree, but git ignores them "
-    "or they are empty, so no commit holds them. If the work needs one, change .gitignore, or add it with "
-    "`git add --force`; if it can be built or installed, the commands must do that."
 )
 _LATER = "once the service of `{}` works again: `autopilot-multi resume --retry-failed`."
 
@@ -91,7 +87,7 @@ def verify_consequences(
     output = f"$ {command}\n{ended.output}"
     if without:
         how = f"{how}, without {named(without)}, which no commit holds"
-        output = f"{output}\n{_LACKED}\n" + "\n".join(without)
+        output = f"{output}\n{LACKED}\n" + "\n".join(without)
     return failed_attempt(how, output, facts)
 
 

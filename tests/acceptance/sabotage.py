@@ -5,27 +5,26 @@ stories: one breaks the code and must fail, one changes nothing that matters and
 shows that the verify command works where it runs, so that the first does not fail for another reason.
 """
 
-import atexit
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.people import Person, somebody
+from tests.acceptance.people import Ground, Person, somebody
 from tests.acceptance.program import Ran
 
 Prepare = Callable[[Person, Path], None]
 BROKEN, FINE = "broken", "fine"
 NETWORK_LIMIT = 300.0
+OWNED = {FINE: "notes/**", BROKEN: "src/**,lib/**,packages/**"}
+MADE = ("build/**", "**/node_modules/**", "**/__pycache__/**")
+"""In one shared tree: what each story owns, and what tools write, which belongs to none."""
 
 PACKAGE = {"src/demo/__init__.py": "def answer():\n    return 42\n"}
 """In a folder of its own, so that the working directory alone does not lead Python to it."""
@@ -69,6 +68,14 @@ class Scene:
         """Run the program as the project's owner would, from the shell in which it was prepared."""
         return replace(self.person, landlocks=landlocks).run(self.root, *args, "--json")
 
+    def run_in_one_tree(self, ground: Ground) -> Ran:
+        """Run both stories in the checkout itself, at one level of enforcement."""
+        flags = [
+            word for story, globs in OWNED.items() for word in ("--deconflict-paths", f"{story}={globs}")
+        ]
+        isolation = ("--bg-isolation", "none", "--enforce", str(ground.level))
+        return self.run("run", *isolation, *flags, landlocks=ground.landlocks)
+
     def lies(self) -> bool:
         """Whether the verify command passes for broken code, in a worktree that is made by hand."""
         tree = self.person.folder / "by-hand"
@@ -90,10 +97,11 @@ def prepared(project: Project, user: str) -> Iterator[Scene]:
         root = person.repository({**project.files, ".gitignore": "/.venv/\n/build/\n/node_modules/\n*.pyc\n"})
         project.prepare(person, root)
         settings = f"max-stories = 1\nmax-attempts = 1\nsymlink-directories = {json.dumps(project.shared)}\n"
+        settings += f"shared-writable = {json.dumps(MADE)}\n"
         (root / "autopilot-multi.toml").write_text(settings)
         person.hand_over(root)
         # The code is broken after it was fine: a build that is shared must see the newer file.
-        person.story(root, FINE, "echo more > notes.txt", verify=[project.verify])
+        person.story(root, FINE, "mkdir -p notes && echo more > notes/more.txt", verify=[project.verify])
         person.story(root, BROKEN, project.sabotage, verify=[project.verify], depends_on=[FINE])
         person.git(root, "add", "-A")
         person.git(root, "commit", "-q", "-m", "stories")
@@ -138,7 +146,7 @@ def installed(*argv: str) -> Prepare:
         caller = replace(person, uid=None, environment={})
         made = caller.call(person.python, "-m", "venv", ".venv", cwd=root)
         assert made.returncode == 0, made.stderr
-        words = [_uv() if word == "{uv}" else word.replace("{python}", person.python) for word in argv]
+        words = [uv() if word == "{uv}" else word.replace("{python}", person.python) for word in argv]
         done = caller.call(*words, cwd=root, limit=NETWORK_LIMIT)
         if done.returncode != 0:
             pytest.skip(f"{argv[0]} cannot install here: {done.stderr[-300:]}")
@@ -146,18 +154,12 @@ def installed(*argv: str) -> Prepare:
     return prepare
 
 
-@cache
-def _uv() -> str:
-    """Return the program uv, from its registry if the machine has none."""
-    if found := shutil.which("uv"):
-        return found
-    folder = Path(tempfile.mkdtemp(prefix="autopilot-uv-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for argv in ([sys.executable, "-m", "venv", str(folder)], [f"{folder}/bin/pip", "install", "-q", "uv"]):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=NETWORK_LIMIT)
-        if done.returncode != 0:
-            pytest.skip(f"this machine has no uv: {done.stderr[-300:]}")
-    return str(folder / "bin" / "uv")
+def uv() -> str:
+    """Return the program uv: that of the tests' environment, or of this machine."""
+    found = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip("uv is not installed")
+    return found
 
 
 def ran(*argv: str) -> Prepare:
@@ -253,7 +255,7 @@ SAMPLE = {
 """What needs nothing but Python and make: files exactly as the tools write them."""
 
 _EDITABLE = (".venv/bin/python", "-m", "pip", "install", "-q", "-e", ".")
-_CMAKE = "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\nadd_executable(app main.c)\n"
+_CMAKE = "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\nadd_executable(app lib/main.c)\n"
 _WORKSPACE = '{"name": "root", "version": "1.0.0", "private": true, "workspaces": ["packages/*"]}\n'
 
 REAL = {
@@ -316,8 +318,8 @@ REAL = {
     ),
     "a build folder of CMake": Project(
         way_out="build-folder",
-        files={"CMakeLists.txt": _CMAKE, "main.c": "int main(void) { return 0; }\n"},
-        sabotage="echo 'int main(void) { return 1; }' > main.c",
+        files={"CMakeLists.txt": _CMAKE, "lib/main.c": "int main(void) { return 0; }\n"},
+        sabotage="echo 'int main(void) { return 1; }' > lib/main.c",
         shared=["build"],
         verify="cmake --build build && build/app",
         prepare=ran("sh", "-c", "cmake -S . -B build && cmake --build build && build/app"),

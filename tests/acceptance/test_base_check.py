@@ -182,11 +182,49 @@ def test_what_stories_will_not_see_costs_no_session(repo: Path) -> None:
     assert "the command of story b runs tools/work" in ran.document["error"]["message"]
     assert "symlink-directories" in ran.document["error"]["hint"]
     assert not (repo / ".git" / "autopilot").exists(), "nothing was begun"
+    (repo / "env").mkdir()
+    (repo / "env" / "pyvenv.cfg").touch()
     ran = run(repo, "--json", "--only", "a", "--verify", "test -f a.txt || cat data.json; true")
     assert ran.code == 0
     assert "names data.json" in ran.err
     notes = " ".join(note["message"] for note in ran.data["notes"])
     assert "2 uncommitted files that stories will not see: .gitignore, check.sh" in notes
+    assert "git does not ignore installed packages; add to .gitignore: env/" in notes
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "brought"),
+    [
+        ("src/demo/_version.py", "No module named 'demo._version'", ".worktreeinclude"),
+        ("conf/local.json", "cannot open conf/local.json: no such file", ".worktreeinclude"),
+        ("fixtures/big", "fixtures/big: not found", 'symlink-directories = ["fixtures"]'),
+        ("conf/local.json", "no locale, and the localhost refused", ""),
+    ],
+)
+def test_an_ignored_file_that_the_base_lacks_is_named(repo: Path, path: str, said: str, brought: str) -> None:
+    """The command passes in the checkout alone; the note says why, and what it says makes it pass."""
+    (repo / ".gitignore").write_text("_version.py\nlocal.json\nfixtures/\n__pycache__/\n")
+    for each in (path, "src/demo/__pycache__/x.pyc"):
+        (repo / each).parent.mkdir(parents=True, exist_ok=True)
+        (repo / each).write_text("x")
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    verify = ("--verify", f'test -s {path} || {{ echo "{said}"; false; }}')
+    ran = run(repo, "--json", *verify)
+    assert (ran.code, _sessions(ran)) == (1, 0)
+    named = [note["message"] for note in ran.data["notes"] if "the output names" in note["message"]]
+    if not brought:
+        assert named == []
+        return
+    (note,) = named
+    shown = "fixtures" if "fixtures" in path else path
+    assert note.startswith(f"the output names {shown}, which is in your checkout, but stories will not see")
+    assert brought.partition(" ")[0] in note
+    if " " in brought:
+        (repo / "autopilot-multi.toml").write_text(brought)
+    else:
+        (repo / brought).write_text(f"{path}\n")
+    assert run(repo, "--again", *verify).code == 0
 
 
 def test_an_empty_submodule_costs_no_session(repo: Path) -> None:

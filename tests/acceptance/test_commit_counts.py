@@ -101,6 +101,29 @@ def test_what_git_ignores_is_out_of_the_way_of_verify(repo: Path) -> None:
     assert git(repo, "ls-tree", "-r", "--name-only", "autopilot/forced", "local").split() == ["local/dep"]
 
 
+def test_what_verify_builds_is_not_held_against_the_session(repo: Path) -> None:
+    """An environment that the command makes in each attempt is no work that was not committed.
+
+    What a session made is named in the reason and in the next prompt, not among the lines of the output.
+    """
+    (repo / ".gitignore").write_text("env/\nlocal/\n")
+    read = "cat $AUTOPILOT_PROMPT_FILE >> read; echo y >> y; "
+    builds = ["mkdir env && echo $((1 + 2)) of 9 passed && false"]
+    write_story(repo, "builds", command=read, verify=builds, max_attempts=3)
+    made = read + "mkdir -p local; touch local/x"
+    write_story(repo, "makes", command=made, verify=builds, max_attempts=3)
+    commit_stories(repo)
+    ran = run(repo, "--no-base-check")
+    gave_up = "gave up after 3 attempts: verify failed, exit code 1"
+    command = f"\n    $ {builds[0]}\n    3 of 9 passed\n    next: "
+    assert f"builds failed: {gave_up}{command}" in ran.out
+    assert f"makes failed: {gave_up}, without local/, which no commit holds{command}" in ran.out
+    assert "exit code 1, without local/, which no commit holds — 3 of 9 passed" in ran.err
+    prompts = {name: git(repo, "show", f"autopilot/{name}:read") for name in ("builds", "makes")}
+    assert ["ran without" in text for text in prompts.values()] == [False, True]
+    assert "local/" in prompts["makes"].split()
+
+
 def test_a_branch_with_the_files_of_its_base_is_no_work(repo: Path) -> None:
     """Empty, reverted and undone commits are none, whatever the session reports; nor are they a success.
 

@@ -157,6 +157,12 @@ def test_what_stories_will_not_see_is_named(repo: Path, tmp_path: Path) -> None:
     found = checks(repo)
     assert "submodules" not in found
     assert (found["verify"]["level"], found["checkout"]["level"]) == ("ok", "ok")
+    for name in ("env/pyvenv.cfg", "env/lib/x.py", "web/node_modules/a/node_modules/b/x.js", "new.py"):
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).touch()
+    found = checks(repo)
+    assert found["checkout"]["detail"] == "1 uncommitted file that stories will not see: new.py"
+    assert found["packages"]["detail"] == "git does not ignore installed packages: env/, web/node_modules/"
 
 
 def test_a_folder_that_cannot_be_written_is_found() -> None:

@@ -86,6 +86,21 @@ def test_init_sets_what_it_found(repo: Path, tmp_path: Path) -> None:
     }
 
 
+def test_init_names_packages_that_git_does_not_ignore(repo: Path) -> None:
+    """They cannot be linked into worktrees; with the line in .gitignore and a second `init` they are."""
+    _project(repo, {"package.json": SCRIPT, "node_modules/a/index.js": ""})
+    done = run(repo, "init")
+    assert "note: git does not ignore node_modules/, so stories cannot share it. Add it to" in done.out
+    assert "symlink-directories" not in tomllib.loads((repo / "autopilot-multi.toml").read_text())
+    (repo / ".gitignore").write_text("node_modules/\n")
+    (repo / "autopilot-multi.toml").unlink()
+    done = run(repo, "init")
+    assert "does not ignore" not in done.out
+    assert tomllib.loads((repo / "autopilot-multi.toml").read_text())["symlink-directories"] == [
+        "node_modules"
+    ]
+
+
 def test_init_leaves_the_choice_among_several(repo: Path) -> None:
     """Without a terminal each candidate is a comment, and the document has them all."""
     _project(repo, {"Makefile": "test:\n\tcargo test\n", "Cargo.toml": ""})

@@ -6,7 +6,7 @@ import pytest
 
 from isolation.guard.guard import READ_ONLY, attempt
 from isolation.model import Means
-from tests.acceptance.people import NO_MOUNTS, USERS
+from tests.acceptance.people import GROUNDS, NO_MOUNTS, USERS, Ground
 from tests.acceptance.program import Ran
 from tests.acceptance.sabotage import BROKEN, FINE, SAMPLE, Project, Scene, prepared
 from tests.isolation.guard.guard_scenes import can_mount
@@ -53,6 +53,20 @@ def test_a_story_that_breaks_the_code_fails(project: Project, user: str) -> None
     """What a verify command loads by the checkout's path is the story's own, as root and as others."""
     with prepared(project, user) as scene:
         seen_through(scene)
+
+
+@pytest.mark.parametrize(
+    ("ground", "user"),
+    [(ground, list(USERS)[number % len(USERS)]) for number, ground in enumerate(GROUNDS.values())],
+    ids=list(GROUNDS),
+)
+def test_a_story_that_breaks_the_code_fails_in_one_shared_tree(ground: Ground, user: str) -> None:
+    """At every level of enforcement; that another story's package is imported breaks no claim."""
+    ground.require()
+    with prepared(SAMPLE["setuptools"], user) as scene:
+        ran = scene.run_in_one_tree(ground)
+        assert statuses(ran) == {FINE: "done", BROKEN: "failed"}, (ran.out, ran.err)
+        assert ran.data["enforcement"] == ground.level
 
 
 @pytest.mark.skipif(bool(attempt(READ_ONLY, Means.LANDLOCK)), reason="this machine has no Landlock")

@@ -145,7 +145,7 @@ def test_a_session_that_hunts_for_secrets_finds_none(name: str) -> None:
         "sockets": [],
     }
     assert set(OPEN) <= set(found["open"])
-    assert "files and folders of yours are hidden from sessions" in " ".join(checks.split())
+    assert "private files and folders of yours, nor variables" in " ".join(checks.split())
     assert "seal secrets" in planned
 
 

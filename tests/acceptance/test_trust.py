@@ -355,3 +355,24 @@ def test_at_a_terminal_the_question_shows_everything_first(clone: Path) -> None:
     edit(TOML, '"true", "\\u001b[2Jid"', '"false"')(clone)
     code, shown = answered(clone, "run", "a", typed="n\n")
     assert "  verify: false  (autopilot-multi.toml:2)\n    instead of: true\n" in shown
+
+
+def test_a_command_is_shown_as_it_is_written(clone: Path) -> None:
+    """Without the shell around it; lines of a longer one are marked, and none replaces another story's."""
+    run(clone, "trust", "--yes")
+    git(clone, "rm", "-q", "stories/a.md")
+    append("stories/d.md", "---\ncommand: echo 'one two' > d.txt\n---\nDo it.\n")(clone)
+    long = "  id\n  story: verify: true  (stories/a.md:3)\n"
+    append("stories/e.md", f"---\ncommand: |\n{long}---\nDo it.\n")(clone)
+    _, shown = answered(clone, "run", "d", "e", typed="n\n")
+    listed = [
+        "files of this repository ask for 2 things that you have not agreed to:",
+        "  story: command: echo 'one two' > d.txt  (stories/d.md:2)",
+        "  story: command  (stories/e.md:2)",
+        "    | id",
+        "    | story: verify: true  (stories/a.md:3)",
+        "agree? ",
+    ]
+    assert "\n".join(listed) in shown.replace("\r\n", "\n")
+    refused = run(clone, "run", "d", "e").err
+    assert "story: command `echo 'one two' > d.txt` (stories/d.md:2)" in refused

@@ -14,6 +14,7 @@ from tests.bench import record
 TARGET = Path(__file__).parent.parent.parent / "docs" / "pictures" / "growth.svg"
 NAMESPACE = "http://www.w3.org/2000/svg"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 190, 40, 55
+LINE = 14
 CURVES = {
     "worktrees": ("this program, a worktree for each story", "#0b6bcb"),
     "shared tree": ("this program, one shared tree", "#1a8a4f"),
@@ -38,6 +39,7 @@ def svg(curves: dict[str, Curve]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         *_grid(across, up),
         *(part for name, points in shown.items() for part in _line(name, points, across, up)),
+        *_labels({name: up.at(points[-1][1]) for name, points in shown.items()}),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -73,18 +75,26 @@ def _grid(across: _Axis, up: _Axis) -> Iterable[str]:
 
 
 def _line(name: str, points: Curve, across: _Axis, up: _Axis) -> Iterable[str]:
-    words, color = CURVES[name]
+    color = CURVES[name][1]
     places = [(across.at(size), up.at(cost)) for size, cost in points]
     joined = " ".join(f"{x},{y}" for x, y in places)
     yield f'<polyline points="{joined}" fill="none" stroke="{color}" stroke-width="2"/>'
     for (x, y), (size, cost) in zip(places, points, strict=True):
         label = f"<title>{size} stories: {cost:.1f} ms</title>"
         yield f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}">{label}</circle>'
-    x, y = places[-1]
-    first, _, rest = words.partition(", ")
-    yield f'<text x="{x + 10}" y="{y + (4 if not rest else -2)}" fill="{color}">{first}</text>'
-    if rest:
-        yield f'<text x="{x + 10}" y="{y + 12}" fill="{color}">{rest}</text>'
+
+
+def _labels(ends: dict[str, float]) -> Iterable[str]:
+    """Write the words of each curve beside its end, or below those of another whose end is close."""
+    free = 0.0
+    for name, end in sorted(ends.items(), key=lambda each: each[1]):
+        words, color = CURVES[name]
+        lines = words.split(", ")
+        top = max(end + 4 - LINE * (len(lines) - 1) / 2, free)
+        for number, line in enumerate(lines):
+            y = round(top + LINE * number, 1)
+            yield f'<text x="{WIDTH - RIGHT + 10}" y="{y}" fill="{color}">{line}</text>'
+        free = top + LINE * len(lines)
 
 
 def curves_of(path: Path) -> dict[str, Curve]:

@@ -1,5 +1,6 @@
 """The table of `make bench`: gates, the run before, what was left out; and the plot of how cost grows."""
 
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -48,3 +49,13 @@ def test_the_plot_has_every_curve(tmp_path: Path) -> None:
     drawn = ET.fromstring(plot.svg(plot.curves_of(tmp_path / "bench.json")))  # noqa: S314  our own
     found = [element.tag.rpartition("}")[2] for element in drawn.iter()]
     assert (found.count("polyline"), found.count("circle")) == (2, 6)
+
+
+def test_the_words_of_close_curves_are_below_each_other() -> None:
+    """Curves that end at nearly the same cost have their words on lines of their own."""
+    ends = {"worktrees": 27.0, "shared tree": 25.0, "git": 25.5, "bare": 24.5}
+    drawn = ET.fromstring(plot.svg({name: [(10, 80.0), (100, end)] for name, end in ends.items()}))  # noqa: S314
+    texts = [each for each in drawn.iter(f"{{{plot.NAMESPACE}}}text") if each.get("fill")]
+    heights = sorted(float(each.get("y", "0")) for each in texts)
+    assert len(heights) == 7
+    assert min(below - above for above, below in pairwise(heights)) >= plot.LINE

@@ -30,17 +30,26 @@ def require_consent(
 
 
 def listing(repository: "Repository", asked: "Sequence[Asked]", demands: "Sequence[Demand]") -> str:
-    """Return what is asked for, each thing on a line of its own, and what it replaces."""
-    from runner.core.trust import replaced_by
+    """Return what is asked for, each thing on lines of its own, and what it replaces."""
+    from runner.core.trust import replaced_by, text_of
     from runner.plan.trust.agreed import load_trust
 
     agreed = set(load_trust(repository, os.environ).agreed)
     things = f"{len(asked)} thing{'s' * (len(asked) > 1)}"
     lines = [f"files of this repository ask for {things} that you have not agreed to:"]
     for one in asked:
-        lines.append(f"  {one.what}: {_plain(one.value)}  ({one.where})")
-        lines += [f"    instead of: {_plain(value)}" for value in replaced_by(one, agreed, demands)]
+        lines += _entry(one)
+        replaced = replaced_by(one, agreed, demands)
+        lines += [f"    instead of: {_plain(text_of(one.what, value))}" for value in replaced]
     return "\n".join(lines)
+
+
+def _entry(one: "Asked") -> list[str]:
+    """Return one thing; each line of a longer text is marked, so that none can pass for another thing."""
+    first, *more = text = one.text.rstrip("\n").split("\n")
+    if not more:
+        return [f"  {one.what}: {_plain(first)}  ({one.where})"]
+    return [f"  {one.what}  ({one.where})", *(f"    | {_plain(line)}" for line in text)]
 
 
 def asks_to_agree(repository: "Repository", asked: "Sequence[Asked]") -> bool:

@@ -11,6 +11,12 @@ _LONGEST = 500
 _READ = 20_000
 _COMMAND = frozenset({"", "command"})
 """What stands in place of an agent where a story has a command of its own."""
+LACKED = (
+    "\nThe command ran without the files and folders below: they are in the worktree, but git ignores them "
+    "or they are empty, so no commit holds them. If the work needs one, change .gitignore, or add it with "
+    "`git add --force`; if it can be built or installed, the commands must do that."
+)
+"""What the next session reads after the output of a verify command, with their names; not output itself."""
 _TELLING = pattern(
     r"error|\bfail(?:ed|ure|s)?\b|fatal|panic|assert|exception|\bnot ok\b|not found|no such|denied|refused"
     r"|cannot|can't|undefined|unexpected|\bexpected\b",
@@ -48,7 +54,7 @@ def explaining_output(story: StorySnapshot) -> str:
     output = story.step_history.last_failure
     command = failing_command(story.reason, output)
     if command:
-        return output.removeprefix(f"$ {command}\n")
+        return _printed(output, command)
     failed = _failed_session(story)
     return output if failed and story.reason.endswith(failed.detail) else ""
 
@@ -69,9 +75,14 @@ def _failed_session(story: StorySnapshot) -> SessionRecord | None:
 
 def with_line(reason: str, output: str) -> str:
     """Return a reason with the line of the output that says most about it, unless it says that already."""
-    line = telling_line(output.removeprefix(f"$ {failing_command(reason, output)}\n"))
+    line = telling_line(_printed(output, failing_command(reason, output)))
     plain = neutral(reason)
     return plain if not line or line in plain else f"{plain} — {line}"
+
+
+def _printed(output: str, command: str) -> str:
+    """Return what a command printed, of the output of its failed attempt."""
+    return output.removeprefix(f"$ {command}\n").partition(f"\n{LACKED}\n")[0]
 
 
 def failing_command(reason: str, output: str) -> str:

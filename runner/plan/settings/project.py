@@ -26,11 +26,15 @@ _ENVIRONMENTS = (".venv", "venv")
 
 
 class FoundCommand(Struct, frozen=True, kw_only=True):
-    """A command that tests the project, where it was found, and the ignored folder that it needs."""
+    """A command that tests the project, where it was found, and the ignored folder that it needs.
+
+    `not_ignored` is the folder that it would use if git ignored it.
+    """
 
     command: str
     found: str
     folder: str = ""
+    not_ignored: str = ""
 
 
 def find_test_commands(top: Path, is_ignored: Callable[[str], bool]) -> tuple[FoundCommand, ...]:
@@ -62,10 +66,11 @@ def _python(top: Path, is_ignored: Callable[[str], bool]) -> Iterator[FoundComma
     if lock:
         yield FoundCommand(command=_PYTHON_LOCKS[lock], found=f"{found}, and there is a {lock}")
         return
-    present = (name for name in _ENVIRONMENTS if (top / name / "bin" / "python").exists())
+    present = [name for name in _ENVIRONMENTS if (top / name / "bin" / "python").exists()]
     folder = next(filter(is_ignored, present), "")
     program = f"{folder}/bin/python" if folder else "python3"
-    yield FoundCommand(command=f"{program} -m pytest -q", found=found, folder=folder)
+    not_ignored = present[0] if present and not folder else ""
+    yield FoundCommand(command=f"{program} -m pytest -q", found=found, folder=folder, not_ignored=not_ignored)
 
 
 def _pytest(top: Path) -> str:
@@ -91,11 +96,13 @@ def _node(top: Path, is_ignored: Callable[[str], bool]) -> Iterator[FoundCommand
         return
     lock = next((name for name in _NODE_LOCKS if (top / name).is_file()), "")
     found = 'package.json has a script "test"'
-    linked = (top / "node_modules").is_dir() and is_ignored("node_modules")
+    present = (top / "node_modules").is_dir()
+    linked = present and is_ignored("node_modules")
     yield FoundCommand(
         command=f"{_NODE_LOCKS.get(lock, 'npm')} test",
         found=f"{found}, and there is a {lock}" if lock else found,
         folder="node_modules" if linked else "",
+        not_ignored="node_modules" if present and not linked else "",
     )
 
 

@@ -49,7 +49,7 @@ def not_agreed_yet(
 
 def refusal(asked: Sequence[Asked], *, hint: str) -> TrustError:
     """Return the error that names the first things that the user has not agreed to."""
-    first = "; ".join(f"{one.what} `{one_line(one.value)}` ({one.where})" for one in asked[:_SHOWN])
+    first = "; ".join(f"{one.what} `{one_line(one.text)}` ({one.where})" for one in asked[:_SHOWN])
     more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
     return TrustError(
         f"files of this repository ask for something that you have not agreed to: {first}{more}", hint=hint

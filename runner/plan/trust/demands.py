@@ -12,7 +12,7 @@ from isolation.git.repository import Repository
 from runner.agents.workers import Workers, agents_of
 from runner.core.flow import QUICK, USER_FOLDER, Edition
 from runner.core.model import Story, StoryId
-from runner.core.trust import Demand
+from runner.core.trust import OF_STORIES, Demand
 from runner.flows.catalog import load_flow, user_files
 from runner.plan.plan import Plan
 from runner.plan.stories.sources import COMMAND_LINE
@@ -52,11 +52,11 @@ def story_demands(story: Story) -> Iterator[Demand]:
     if story.source == COMMAND_LINE:
         return
     if story.command:
-        yield Demand(what="story: command", value=shlex.join(story.command), where=story.source)
+        yield Demand(what=f"{OF_STORIES}command", value=shlex.join(story.command), where=story.source)
     for command in story.verify:
-        yield Demand(what="story: verify", value=command, where=story.source)
+        yield Demand(what=f"{OF_STORIES}verify", value=command, where=story.source)
     for name in filter(None, (story.agent, *(story.escalate or ()))):
-        yield Demand(what="story: agent", value=name, where=story.source)
+        yield Demand(what=f"{OF_STORIES}agent", value=name, where=story.source)
 
 
 def agent_demands(repository: Repository, base: str, workers: Mapping[StoryId, Workers]) -> Iterator[Demand]:

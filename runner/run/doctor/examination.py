@@ -189,9 +189,11 @@ def _seal(write_guard: WriteGuard) -> Check:
         detail = f"writes: sessions can read your keys and other private files ({write_guard.unsealed})"
         hint = 'mounts for sessions (root, or user namespaces) and `seal = "secrets"` hide them.'
         return Check(name="seal", level=Severity.WARN, detail=detail, hint=hint)
-    private = count(len(write_guard.seal.private(os.environ)), "file or folder", "files and folders")
+    private = count(
+        len(write_guard.seal.private(os.environ)), "private file or folder", "private files and folders"
+    )
     level = write_guard.sealing
-    detail = f"{level}: {private} of yours are hidden from sessions, and variables that look like secrets"
+    detail = f"{level}: sessions do not see {private} of yours, nor variables that look like secrets"
     if level == FULL:
         return Check(name="seal", level=Severity.OK, detail=f"{detail}; the network is closed but for a list")
     gap = network_gap()

@@ -122,7 +122,14 @@ def _unseen(repository: Repository, settings: Settings) -> Iterator[Check]:
             detail=f"{number} that stories will not see: {_listed(unseen.uncommitted)}",
             hint="commit what stories need; they start from a commit.",
         )
-    else:
+    if unseen.installed:
+        yield Check(
+            name="packages",
+            level=Severity.WARN,
+            detail=f"git does not ignore installed packages: {_listed(unseen.installed)}",
+            hint="add them to .gitignore, so that nothing commits them, and stories can share them.",
+        )
+    if not unseen.uncommitted and not unseen.installed:
         yield Check(
             name="checkout", level=Severity.OK, detail="stories see everything in it that git does not ignore"
         )

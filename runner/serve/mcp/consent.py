@@ -46,7 +46,7 @@ def _require(repository: Repository, demands: Sequence[Demand], trust: str) -> N
     asked = not_agreed_yet(repository, demands, trust=trust, environ=os.environ)
     if not asked:
         return
-    listing = "".join(f"\n  {one.what}: {one_line(one.value)}  ({one.where})" for one in asked)
+    listing = "".join(f"\n  {one.what}: {one_line(one.text)}  ({one.where})" for one in asked)
     raise TrustError(
         f"files of this repository ask for something that the user has not agreed to yet:{listing}",
         hint="no tool can agree to that; ask the user to type `autopilot-multi trust` in a terminal, in "

@@ -14,7 +14,7 @@ from isolation.claims import globs as claims
 from isolation.git.commits import named
 from isolation.model import Workspace
 from isolation.paths import folds_case
-from isolation.worktree.aside import made_here, put_back, set_aside
+from isolation.worktree.aside import Aside, made_here, put_back, remember_left, set_aside
 from runner.core.events.events import Noted
 from runner.core.model import StoryId
 from runner.story.context.context import StoryContext
@@ -28,7 +28,8 @@ _GRACE = 60.0
 class VerifyPlace(Struct, frozen=True, kw_only=True):
     """The tree that verify commands find, and how many of them have passed there before.
 
-    `without` is what the story's worktree has and the tree lacks. With a `flaw` the tree cannot be used.
+    `without` is what sessions made in the story's worktree and the tree lacks. With a `flaw` the tree cannot
+    be used.
     """
 
     workspace: Workspace
@@ -48,15 +49,18 @@ async def verify_place(context: StoryContext, workspace: Workspace) -> AsyncIter
         async with _clean_place(context, workspace) as place:
             yield place
         return
+    found = Aside()
     try:
         found = await _off_the_loop(context, workspace, set_aside)
         if found.stuck:
             words = f"verify ran with files that no commit holds, but that cannot move: {named(found.stuck)}"
             context.log.defer(Noted(story_id=context.story.id, message=words))
-        yield VerifyPlace(workspace=workspace, passed=passed, without=found.names)
+        yield VerifyPlace(workspace=workspace, passed=passed, without=found.by_sessions)
     finally:
         with trio.move_on_after(_GRACE, shield=True):
             await bring_back(context, workspace)
+            if context.now.progress.verified < len(context.verify):  # another attempt may follow
+                await _off_the_loop(context, workspace, partial(remember_left, found=found))
 
 
 @asynccontextmanager

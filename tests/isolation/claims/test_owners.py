@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isolation.claims import globs as claims
-from isolation.claims.owners import Owners, roots
+from isolation.claims.owners import ANYBODY, Owners, roots
 
 _NAMES = st.sampled_from(["a", "b", "*", "**", "[ab]", "x.py"])
 _GLOBS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
@@ -49,3 +49,12 @@ def test_where_claims_overlap_a_path_belongs_to_whoever_works() -> None:
     owners = Owners({"a": claims.compile(["**"]), "b": claims.compile(["src/**"])})
     assert [owners.of("src/x", working=name) for name in ("a", "b")] == ["a", "b"]
     assert owners.of("x", working="b") == "a"
+
+
+def test_what_is_open_to_all_is_so_inside_the_claim_of_another_story() -> None:
+    """A cache in a package of another story belongs to anybody; the one that works owns its own first."""
+    writable = claims.compile(["**/__pycache__/**"])
+    owners = Owners({"a": claims.compile(["src/a/**"]), ANYBODY: writable})
+    assert owners.of("src/a/__pycache__/x.pyc", working="b") == ANYBODY
+    assert owners.of("src/a/__pycache__/x.pyc", working="a") == "a"
+    assert owners.of("src/a/x.py", working="b") == "a"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isolation.git.repository import Repository
-from isolation.worktree.aside import ASIDE, Aside, put_back, remember_brought, set_aside
+from isolation.worktree.aside import ASIDE, Aside, put_back, remember_brought, remember_left, set_aside
 from tests.conftest import git
 
 
@@ -45,6 +45,20 @@ def test_all_that_was_made_moves_and_comes_back(repository: Repository, tree: Pa
     assert put_back(tree) == ()
     assert _files(tree) == before
     assert not (tree.parent / ASIDE).exists()
+
+
+def test_what_verify_commands_left_moves_but_is_not_from_sessions(repository: Repository, tree: Path) -> None:
+    """It is out of the way of the next ones, too; what sessions made before or since is told apart."""
+    first = _aside(repository, tree)
+    assert first.by_sessions == first.names
+    (tree / "lib").mkdir()  # gives way to what was there
+    (tree / "built").mkdir()
+    assert put_back(tree) == ()
+    remember_left(repository, tree, first, shared=("link",), stays=lambda path: path.startswith("cache/"))
+    (tree / "later").mkdir()
+    second = _aside(repository, tree)
+    assert set(second.names) == {*first.names, "built/", "later/"}
+    assert set(second.by_sessions) == {*first.names, "later/"}
 
 
 def test_what_was_made_in_its_place_gives_way(repository: Repository, tree: Path) -> None:

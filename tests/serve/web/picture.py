@@ -27,6 +27,7 @@ def main(target: Path) -> None:
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         memory = Path(place) / "memory"
         memory.mkdir()
+        (memory / "plain").touch()
 
         def make(name: str, files: dict[str, str]) -> Path:
             begin_repository(Path(place) / name, files)

@@ -1,6 +1,7 @@
 """An agent for the page's tests: asks, waits, fails and prints what no page may take for its own.
 
-What it does is in the name of the story. Its memory is a folder outside of the repository.
+What it does is in the name of the story. Its memory is a folder outside of the repository; with a file
+`plain` there, it prints nothing that a page could take for its own.
 """
 
 import os
@@ -20,13 +21,16 @@ HOSTILE = (
 def main(memory: Path) -> int:
     """Play one session."""
     story, prompt = os.environ["AUTOPILOT_STORY_ID"], sys.stdin.read()
-    sys.stdout.write(f"working on {story}\n{HOSTILE}\n")
+    plain = (memory / "plain").exists()
+    sys.stdout.write(f"working on {story}\n{'' if plain else HOSTILE}\n")
     for number in range(60):
         sys.stdout.write(f"line {number} of {story}\n")
     sys.stdout.flush()
     if story.startswith("asks") and not (memory / story).exists():
         (memory / story).touch()
-        Path(os.environ["AUTOPILOT_RESULT_FILE"]).write_text(QUESTION)
+        Path(os.environ["AUTOPILOT_RESULT_FILE"]).write_text(
+            QUESTION.replace(" <i>now</i>", "") if plain else QUESTION
+        )
         return 0
     if story.startswith("broken") and "try harder" not in prompt:
         sys.stdout.write("the tests fail\n")

@@ -59,6 +59,11 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.answer(f"kept {name}, which already exists")
     for key, suggestions in used.items():
         output.answer("\n".join(_report(key, suggestions)))
+    for folder in dict.fromkeys(each.not_ignored for each in commands if each.not_ignored and used):
+        output.answer(
+            f"note: git does not ignore {folder}/, so stories cannot share it. Add it to .gitignore, delete "
+            f"{SETTINGS} and run `autopilot-multi init` again."
+        )
     output.answer("next: see what would run with `autopilot-multi plan`, then run it with `autopilot-multi`.")
     return 0
 
