@@ -16,8 +16,8 @@ from runner.records.journal import Journal
 from runner.serve.web.live import QUEUE, Hub, Watcher
 from runner.serve.web.server import make_web
 from runner.serve.web.source import Seen
-from runner.serve.web.views import BoardView, Frame, StoryView, drawn
-from tests.report.report_runs import NASTY, RUN, START, sample_report
+from runner.serve.web.views import BoardView, Frame, StoryView, View, drawn
+from tests.report.report_runs import NASTY, RUN, sample_report
 
 BOARD = BoardView()
 
@@ -66,12 +66,14 @@ async def test_a_new_browser_gets_everything_and_then_what_changes(repo: Path) -
 
 def test_time_alone_changes_nothing_that_is_sent() -> None:
     """Browsers count the time of what runs by themselves; a card is not sent again each second for that."""
-    events = [event for event in sample_report(12).events if event.at < START + 40]
-    run = fold(RUN, events)
+    events = sample_report(12).events
+    begun = events[0].at
+    run = fold(RUN, [event for event in events if event.at < begun + 40])
     working = [story.id for story in run.stories.values() if story.status is Status.RUNNING]
     seen = Seen(run=run, alive=True)
-    now = START + 41
-    for view in (BOARD, *(StoryView(run="", story_id=name) for name in working)):
+    now = begun + 41
+    views: list[View] = [BOARD, *(StoryView(run="", story_id=name) for name in working)]
+    for view in views:
         early, late = ({one.id: one.data for one in view.fragments(seen, at)} for at in (now, now + 70))
         assert early == late
     assert len(working) > 1
