@@ -40,7 +40,8 @@ class LockFile:
         while True:
             # Not waiting for the other end, if a session left a FIFO there.
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            descriptor = os.open(path, flags, 0o644)
+            # A lock that another user could open could also be held by them.
+            descriptor = os.open(path, flags, 0o600)
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 # A user may have deleted the file between open and lock; then the new one must be locked.

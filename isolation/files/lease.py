@@ -55,7 +55,7 @@ class Lease:
 
 def acquire(common_dir: Path, run_id: str) -> Lease:
     """Take the lease for a run; raises `LeaseHeldError`, which names the holder, if another run has it."""
-    autopilot_dir(common_dir).mkdir(exist_ok=True)
+    _make_private(common_dir)
     deadline = time.monotonic() + _PATIENCE
     while (lock := LockFile.attempt(lease_lock_path(common_dir))) is None:
         holder = read_holder(common_dir)
@@ -80,6 +80,16 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
         lock.release()
         raise
     return Lease(common_dir=common_dir, lock=lock, holder=holder, notes=notes)
+
+
+def _make_private(common_dir: Path) -> None:
+    """Make the program's folder, where prompts, logs and requests are for its owner alone.
+
+    Git of other users may find objects there, as the repository's alternates say. Who wants to show more to
+    others changes the mode; it stays.
+    """
+    autopilot_dir(common_dir).mkdir(exist_ok=True)
+    (autopilot_dir(common_dir) / "runs").mkdir(mode=0o700, exist_ok=True)
 
 
 def read_holder(common_dir: Path) -> Holder | None:

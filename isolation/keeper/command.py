@@ -76,8 +76,8 @@ def _run_next(link: socket.socket, tree: Tree, receive: Receive) -> bool:
     else:
         tree.groups.add(leader)
         code = _wait(leader, link)
-        if _reap(tree):
-            kill_all(tree, lambda: _reap(tree))
+        if reap(tree):
+            kill_all(tree, lambda: reap(tree))
         _say(link, f"exit {code}")
     for descriptor in streams:
         os.close(descriptor)
@@ -101,7 +101,7 @@ def _wait(leader: int, link: socket.socket) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(leader, 0)[1])
 
 
-def _reap(tree: Tree) -> bool:
+def reap(tree: Tree) -> bool:
     """Reap the dead; true while something that a command started is there."""
     while True:
         try:

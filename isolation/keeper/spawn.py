@@ -62,6 +62,11 @@ def spawn(request: Request, stdin: int, output: int, errors: int | None = None) 
     return _start(request, streams), None, None
 
 
+def spawn_on_terminal(request: Request) -> Started:
+    """Start a confined program with our streams, which keeps our terminal: it leads no session of its own."""
+    return _start_confined(request, (0, 1, 2), own_session=False)
+
+
 def stand_ins(texts: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return what stands in for which hidden place, if a session's openings are to be noticed."""
     paths = _by_mark(texts) if texts else {}
@@ -163,7 +168,7 @@ def _start(request: Request, streams: Streams) -> int:
     raise SpawnError(failure, STAGE_PROGRAM)
 
 
-def _start_confined(request: Request, streams: Streams) -> Started:
+def _start_confined(request: Request, streams: Streams, *, own_session: bool = True) -> Started:
     """Fork, confine the child, and wait until it executes or reports why not."""
     parent_end, child_end = socket.socketpair()
     try:
@@ -175,7 +180,7 @@ def _start_confined(request: Request, streams: Streams) -> Started:
     if pid == 0:
         failure = f"{errno.EIO} {STAGE_GUARD}"
         try:
-            _exec_leader(request, streams, child_end)
+            _exec_leader(request, streams, child_end, own_session=own_session)
         except SpawnError as error:
             failure = "{} {}".format(*error.args)
         finally:
@@ -248,10 +253,11 @@ def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
     os.close(listener)
 
 
-def _exec_leader(request: Request, streams: Streams, child_end: socket.socket) -> None:
+def _exec_leader(request: Request, streams: Streams, child_end: socket.socket, *, own_session: bool) -> None:
     """Turn this process into the session's leader; returns only by an error."""
     cwd, argv, env, confinement = request
-    os.setsid()
+    if own_session:
+        os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (*_ignored(), signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

@@ -56,4 +56,4 @@ def save_answers(common_dir: Path, answers: Mapping[str, str]) -> None:
     """Add answers to the file. Blocking."""
     known = {**load_answers(common_dir), **answers}
     kept = dict(list(known.items())[-MOST:])
-    replace_file(autopilot_dir(common_dir) / _FILE, json.dumps(kept).encode(), durable=False)
+    replace_file(autopilot_dir(common_dir) / _FILE, json.dumps(kept).encode(), mode=0o600, durable=False)

@@ -4,6 +4,7 @@ A quiet file (no write-ahead log beside it) is read without a lock and without l
 """
 
 import contextlib
+import os
 import sqlite3
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def begin(path: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
             except CorruptJournalError as error:
                 kept = _set_aside(path)
                 notes = (f"{error.message}; it was kept as {kept.name}, and a new journal was started",)
+        _make_private(path)
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
     connection = connect(path, create=True)
@@ -56,6 +58,11 @@ def begin(path: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
         connection.close()
         raise explain(path, error) from error
     return connection, notes
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone, if it is not there; SQLite gives its sidecars the same mode."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 NAMES = ("a", "b", "c")
+TOKEN = "collector-key-81723"  # noqa: S105  a collector for tests takes any
+HEADERS = f"Authorization=Bearer%20{TOKEN}"
 HOSTILE = 'b"} 1\n<b>&amp;\x1b[31m \\'
 
 
@@ -47,10 +49,11 @@ def test_a_killed_and_resumed_run_is_one_complete_trace(repo: Path, tmp_path: Pa
     """`run` starts the export by itself; after SIGKILL and `resume` the collector has every span once."""
     ready, go = _stories(repo, tmp_path)
     with receiving() as receiver:
-        env = {"AUTOPILOT_MULTI_OTEL_ENDPOINT": receiver.url}
+        env = {"AUTOPILOT_MULTI_OTEL_ENDPOINT": receiver.url, "OTEL_EXPORTER_OTLP_HEADERS": HEADERS}
         with started(repo, "run", "--json", env=env) as program:
             wait_until(ready.exists, what="the second session runs")
             wait_until(lambda: receiver.named("story a"), what="the collector has the first story")
+            assert not processes_with(TOKEN), "other users could read it in a command line"
             os.kill(program.pid, signal.SIGKILL)
             program.finish()
         assert not receiver.named("run"), "a span is sent when it has ended"
@@ -60,6 +63,7 @@ def test_a_killed_and_resumed_run_is_one_complete_trace(repo: Path, tmp_path: Pa
         assert ran.code == 0, ran.err
         wait_until(lambda: receiver.named("run"), what="the collector has the run")
         wait_until(lambda: not processes_with(receiver.url), what="the export ends with the run")
+        assert set(receiver.tokens) == {f"Bearer {TOKEN}"}
         _require_one_complete_trace(receiver)
         stories = receiver.named("story ")
         assert {attributes(span)["autopilot.story"] for span in stories} == set(NAMES)

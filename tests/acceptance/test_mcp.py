@@ -158,6 +158,40 @@ async def _require_resources(client: Client) -> None:
         await client.session.read_resource("autopilot://run/stories/a/../secret")
 
 
+async def test_a_story_is_stopped_and_tried_again_and_a_landing_foreseen(repo: Path, tmp_path: Path) -> None:
+    """`stop` ends one session while the run goes on, `retry` brings a note, `forecast` changes nothing."""
+    ready, go, note = tmp_path / "ready", tmp_path / "go", "take the small road"
+    until = "until test -f {}; do sleep 0.05; done"
+    hears = f'grep -q "{note}" "$AUTOPILOT_PROMPT_FILE"'
+    work = f"if {hears}; then {writes('a.txt')}; else touch {ready}; {until.format(go)}; fi"
+    write_story(repo, "a", command=work)
+    write_story(repo, "b", command=f"{until.format(go)}; {writes('b.txt')}")
+    commit_stories(repo)
+    try:
+        async with connected(repo) as client:
+            await client.call("start")
+            with trio.fail_after(LIMIT):
+                while not ready.exists():  # noqa: ASYNC110  another process makes it
+                    await trio.sleep(0.05)
+            assert (await client.refused("retry", story="a"))["hint"], "it still works"
+            stopped = await client.call("stop", stories=["a"], now=True)
+            assert (stopped["stories"], stopped["now"]) == (["a"], True)
+            await client.until("a", "stopped")
+            assert (await client.refused("stop", stories=["x"]))["code"] == "not-found"
+            again = await client.call("retry", story="a", note=note)
+            assert again["story"] == "a"
+            document = await client.until("a", "done")
+            assert {one["id"]: one["status"] for one in document["stories"]}["b"] == "running"
+            await trio.Path(go).touch()
+            await client.until("b", "done")
+            tip = git(repo, "rev-parse", "main")
+            foreseen = await client.call("forecast")
+            assert {one["id"] for one in foreseen["stories"]} == {"a", "b"}
+            assert git(repo, "rev-parse", "main") == tip
+    finally:
+        go.touch()
+
+
 async def test_no_tool_agrees_to_anything(repo: Path) -> None:
     """What the files of the repository ask for is listed, with the command that a person must type."""
     write_story(repo, "a", command=writes("a.txt"))

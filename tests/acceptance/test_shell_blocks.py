@@ -241,15 +241,24 @@ def _shards(place: Path) -> None:
 
 
 def _running(place: Path) -> None:
-    """Start a run whose stories work until they are stopped."""
+    """Start a run whose stories work until they are stopped, by the page or after it."""
     _backlog(place)
     begun = place.parent / "begun"
     for name in ("checkout-17", "api-3"):
-        write_story(place, name, command=f"touch {begun}-{name}; sleep 60")
+        write_story(place, name, command=f"touch {begun}-{name}; sleep 600")
     RUNNING.append(
-        subprocess.Popen(command(), cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (place, subprocess.Popen(command(), cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     )
-    wait_until(Path(f"{begun}-api-3").exists, what="the session runs")
+    wait_until(Path(f"{begun}-api-3").exists, what="the session runs", limit=LIMIT)
+
+
+def _end_running() -> None:
+    """End the runs that a page left at work: nobody waits for their sessions."""
+    while RUNNING:
+        place, process = RUNNING.pop()
+        if process.poll() is None:
+            run(place, "stop", "--now")
+        process.wait(LIMIT)
 
 
 def _agent(place: Path) -> None:
@@ -289,7 +298,7 @@ def _one_tree(place: Path) -> None:
 
 
 _RUST = {"RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo"}
-RUNNING: list["subprocess.Popen[bytes]"] = []
+RUNNING: list[tuple[Path, "subprocess.Popen[bytes]"]] = []
 SCENES: dict[str, Scene] = {
     "nothing": _nothing,
     "venv": _venv,
@@ -336,10 +345,7 @@ def test_every_shell_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     finally:
         if shutil.which("tmux"):
             subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
-        while RUNNING:
-            left = RUNNING.pop()
-            left.terminate()  # a page need not end the run that it looks at
-            left.wait(LIMIT)
+        _end_running()
 
 
 def test_few_blocks_are_not_run() -> None:

@@ -125,14 +125,14 @@ def test_a_client_that_stops_reading_is_dropped_and_harms_nobody(repo: Path, tmp
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             while not dropped and time.monotonic() < deadline:
                 assert other.recv(1 << 16), "the other one is served all the time"
-                dropped = not _has_stream(urlsplit(url).port or 0, link)
+                dropped = not has_stream(urlsplit(url).port or 0, link)
             assert dropped
             assert browser.ask("GET", "/")[0] == 200
         go.touch()
         program.finish()
 
 
-def _has_stream(port: int, link: socket.socket) -> bool:
+def has_stream(port: int, link: socket.socket) -> bool:
     """Whether the server still has its end of a connection."""
     mine = link.getsockname()[1]
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]

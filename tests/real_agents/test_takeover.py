@@ -65,6 +65,7 @@ def test_a_person_takes_over_and_the_story_continues_in_the_same_conversation(
     printed = run(stage.repo, "takeover", "a", "--json").data
     assert printed["argv"] == ["claude", "--resume", first["conversation"]]
 
+    welcome(stage, str(stage.repo))
     welcome(stage, printed["workspace"])
     window.type(shlex.join(command("takeover", "a", "--start")))
     window.await_text("● All done.", "? for shortcuts")  # the end of what the run has said

@@ -157,7 +157,7 @@ print(len(Journal.open_readonly(Path(sys.argv[1])).events(sys.argv[2])))
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_read_only_folder_can_be_read(public_folder: Path, *, killed: bool) -> None:
-    """A user who may not write there sees the whole run, also what waits in the write-ahead log."""
+    """A user who may read but not write there sees the whole run, also what waits in the write-ahead log."""
     path = public_folder / "journal.db"
     if killed:
         killed_writer(path)
@@ -165,6 +165,8 @@ def test_read_only_folder_can_be_read(public_folder: Path, *, killed: bool) -> N
     else:
         with Journal.open(path) as journal:
             journal.append([started("a")])
+    for file in public_folder.iterdir():
+        file.chmod(0o644)  # it is made for its owner alone
     public_folder.chmod(0o555)
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, str(path), RUN], check=True, capture_output=True, text=True

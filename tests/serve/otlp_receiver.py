@@ -11,12 +11,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Receiver:
-    """What came in; `refuses` is how many requests of spans are answered with an error."""
+    """What came in; `refuses` is how many requests of spans are answered with an error.
+
+    `tokens` are the credentials of all requests, None for one without.
+    """
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
         self.figures: dict[str, list[Any]] = {}
         self.resources: list[dict[str, str]] = []
+        self.tokens: list[str | None] = []
         self.refuses = 0
         self.url = ""
 
@@ -56,6 +60,7 @@ def receiving() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            receiver.tokens.append(self.headers["Authorization"])
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(receiver.take(self.path, body))
             self.send_header("Content-Length", "0")

@@ -4,8 +4,7 @@ All of it blocks. It reads the journal and git, and disturbs neither the run nor
 """
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,15 @@ from msgspec import Struct
 from isolation.git.diffstat import diff_text, working_diff
 from isolation.git.repository import Repository
 from isolation.paths import indexes_dir
-from runner.agents.catalog import KNOWN
-from runner.core.agent_settings import AgentSettings
 from runner.core.errors import NotFoundError
 from runner.core.events.run_stories import entries_of
 from runner.core.events.story_json import from_json
-from runner.core.model import RunSnapshot, SessionKind, Story, StorySnapshot
-from runner.plan.settings.json_form import from_json as settings_from_json
+from runner.core.model import RunSnapshot, Story, StorySnapshot
 from runner.report.run_document import session_document, settled, story_document
 from runner.run.control.reader import RunReader
 from runner.run.control.steering import require_stories
 
 _SHARED = "none"
-_UNGUARDED = "none"
 
 
 class CommitLine(Struct, frozen=True, kw_only=True):
@@ -125,55 +120,6 @@ def require_workspace(view: StoryView) -> Path:
         hint=f"its work is on branch {branch}; `git worktree add FOLDER {branch}` makes one."
         if branch and view.story.started_at is not None
         else "it has not started.",
-    )
-
-
-class AgentConversation(Struct, frozen=True, kw_only=True):
-    """The agent's own interactive session for a story: a command, and the folder to start it in.
-
-    `warning` is what the user must know before, empty if nothing.
-    """
-
-    agent: str
-    argv: tuple[str, ...]
-    folder: Path
-    env: Mapping[str, str]
-    warning: str
-
-    @property
-    def command(self) -> str:
-        """The command as a user types it."""
-        return f"cd {shlex.quote(str(self.folder))} && {shlex.join(self.argv)}"
-
-
-def conversation_of(view: StoryView, top: Path) -> AgentConversation:
-    """Return how a person continues the conversation of a story, or begins one where it works."""
-    worked = [one for one in view.story.sessions if one.kind is SessionKind.WORK]
-    if not worked or worked[-1].agent not in KNOWN:
-        raise NotFoundError(
-            f"story {view.story.id} has had no session of an agent that can be continued by hand",
-            hint=f"`autopilot-multi open {view.story.id}` prints the folder in which it works.",
-        )
-    newest = worked[-1]
-    settings = settings_from_json(view.run.options, top=top)
-    agent = KNOWN[newest.agent](settings.agents.get(newest.agent, AgentSettings()))
-    folder = require_workspace(view)
-    return AgentConversation(
-        agent=newest.agent,
-        argv=agent.interactive(newest.conversation),
-        folder=folder,
-        env=agent.environment,
-        warning=_out_of_guard(view, top, folder),
-    )
-
-
-def _out_of_guard(view: StoryView, top: Path, folder: Path) -> str:
-    """Return what differs from the run's sessions: in those the worktree may be at the checkout's path."""
-    if view.own_worktree is None or view.run.enforcement == _UNGUARDED:
-        return ""
-    return (
-        f"the guard kept the story's sessions out of {top}, but not this one; the conversation may name "
-        f"files there, so tell the agent that the work is in {folder}"
     )
 
 

@@ -27,9 +27,12 @@ _LONGEST = 400
 
 
 class Clock(Struct, frozen=True, kw_only=True):
-    """A duration: fixed, or running since an instant, so that a browser can count by itself."""
+    """A duration: fixed, or running since an instant, so that a browser can count by itself.
 
-    seconds: float
+    One that runs has no seconds here: it would differ at each look, and everything around it be sent again.
+    """
+
+    seconds: float = 0.0
     since: float | None = None
 
 
@@ -95,7 +98,7 @@ def text(value: str, most: int = _LONGEST) -> str:
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
-def head(seen: Seen, now: float) -> Head:
+def head(seen: Seen) -> Head:
     """Return the summary of a run."""
     run = seen.run
     statuses = [phase(story) for story in run.stories.values()]
@@ -113,7 +116,7 @@ def head(seen: Seen, now: float) -> Head:
         counts=tuple(each for each in tally if each[2]),
         machine=machine(run) if seen.active else "",
         spent=usage_text(run.usage),
-        clock=Clock(seconds=now - run.started_at, since=run.started_at)
+        clock=Clock(since=run.started_at)
         if seen.active
         else Clock(seconds=round((run.ended_at or run.started_at) - run.started_at, 1)),
         left=left_words(seen.outlook.left),
@@ -171,7 +174,7 @@ def clock_of(story: StorySnapshot, now: float) -> Clock | None:
         return None
     if story.status.final or story.waiting_since is not None:
         return Clock(seconds=round(took, 1))
-    return Clock(seconds=took, since=story.started_at + story.waited)
+    return Clock(since=story.started_at + story.waited)
 
 
 def column_of(story: StorySnapshot) -> str:

@@ -75,7 +75,7 @@ class BoardView(Struct, frozen=True, kw_only=True):
 
     def fragments(self, seen: Seen, now: float) -> Iterator[Fragment]:
         """Yield the summary, and a card and a line for each story."""
-        yield Fragment(id="head", template="_head.html", data=board.head(seen, now))
+        yield Fragment(id="head", template="_head.html", data=board.head(seen))
         for name, cards in self.lists(seen).items():
             number = name.replace("list", "count", 1)
             yield Fragment(id=number, template="_count.html", data=len(cards))
@@ -128,7 +128,7 @@ class StoryView(Struct, frozen=True, kw_only=True):
         """Yield the story's state, its question, its sessions and what can be done."""
         story = seen.run.stories[self.story_id]
         card = board.card(seen, story, now)
-        yield Fragment(id="head", template="_head.html", data=board.head(seen, now))
+        yield Fragment(id="head", template="_head.html", data=board.head(seen))
         yield Fragment(id="story-state", template="_story.html", data=_story_head(seen, story, card))
         yield Fragment(id="story-line", template="_line.html", data=board.line_of(seen, story, now))
         yield Fragment(id="question", template="_question.html", data=card.asked)
@@ -146,11 +146,11 @@ class LandingView(Struct, frozen=True, kw_only=True):
 
     run: str = ""
 
-    def fragments(self, seen: Seen, now: float) -> Iterator[Fragment]:
+    def fragments(self, seen: Seen, now: float) -> Iterator[Fragment]:  # noqa: ARG002  it counts by itself
         """Yield the train."""
-        yield Fragment(id="head", template="_head.html", data=board.head(seen, now))
+        yield Fragment(id="head", template="_head.html", data=board.head(seen))
         one = seen.landing
-        shown = None if one is None else _train(one, alive=one.id == seen.landing_id, now=now)
+        shown = None if one is None else _train(one, alive=one.id == seen.landing_id)
         yield Fragment(id="train", template="_train.html", data=shown)
 
     def lists(self, seen: Seen) -> Mapping[str, list[str]]:  # noqa: ARG002  a train has none
@@ -166,7 +166,7 @@ class TimelineView(Struct, frozen=True, kw_only=True):
 
     def fragments(self, seen: Seen, now: float) -> Iterator[Fragment]:
         """Yield the drawing; of a run that is active, every few seconds a new one."""
-        yield Fragment(id="head", template="_head.html", data=board.head(seen, now))
+        yield Fragment(id="head", template="_head.html", data=board.head(seen))
         at = now - now % TIMELINE_SECONDS if seen.active else None
         yield Fragment(id="timeline", template="_timeline.html", data=_Drawn(seen, at, self))
 
@@ -211,7 +211,7 @@ class Train(Struct, frozen=True, kw_only=True):
     cars: tuple[tuple[str, str, str, str, str], ...]
 
 
-def _train(one: LandingProgress, *, alive: bool, now: float) -> Train:
+def _train(one: LandingProgress, *, alive: bool) -> Train:
     shown = one if alive else one.at_rest()
     red = culprits(shown.batches)
     cars = []
@@ -225,19 +225,19 @@ def _train(one: LandingProgress, *, alive: bool, now: float) -> Train:
         lines=() if alive else (headline,),
         state=shown.state.value,
         alive=alive,
-        clock=_running(one.started_at, one.ended_at if not alive else None, now, alive=alive),
+        clock=_running(one.started_at, one.ended_at if not alive else None, alive=alive),
         flying=tuple(
-            (", ".join(batch.stories[:8]) or "the target as it is", _running(batch.started_at, None, now))
+            (", ".join(batch.stories[:8]) or "the target as it is", _running(batch.started_at, None))
             for batch in shown.in_flight
         ),
         cars=tuple(cars),
     )
 
 
-def _running(since: float, until: float | None, now: float, *, alive: bool = True) -> Clock:
+def _running(since: float, until: float | None, *, alive: bool = True) -> Clock:
     if until is not None or not alive:
         return Clock(seconds=max(0.0, (until or since) - since))
-    return Clock(seconds=now - since, since=since)
+    return Clock(since=since)
 
 
 def _story_head(seen: Seen, story: StorySnapshot, card: Card) -> StoryHead:
@@ -259,12 +259,10 @@ def _rows(seen: Seen, story: StorySnapshot, now: float) -> Iterator[SessionRow]:
     data = ReportData(run=seen.run, now=now if seen.active else None)
     first = max(0, len(story.sessions) - MOST_SESSIONS)
     for number, session in enumerate(story.sessions[first:], first + 1):
-        yield _row(data, story, session, number, now)
+        yield _row(data, story, session, number)
 
 
-def _row(
-    data: ReportData, story: StorySnapshot, session: SessionRecord, number: int, now: float
-) -> SessionRow:
+def _row(data: ReportData, story: StorySnapshot, session: SessionRecord, number: int) -> SessionRow:
     seen_as = tone(data, story, session)
     running = data.is_running(story, session)
     ended = session.ended_at or session.started_at
@@ -274,7 +272,7 @@ def _row(
         tone=seen_as,
         sign=SIGNS[seen_as],
         outcome=data.outcome(story, session) + (f" ({session.exit_code})" if session.exit_code else ""),
-        clock=_running(session.started_at, None if running else ended, now, alive=running),
+        clock=_running(session.started_at, None if running else ended, alive=running),
         attempt=f"{session.attempt} of {story.max_attempts}",
         by=text(session.worker or session.kind.value),
         started_at=session.started_at,

@@ -105,7 +105,7 @@ def seal_git_commands(run: RunContext) -> None:
 
     What signs commits they see if git is to sign; a network they have no use for.
     """
-    found = _seal_of(run.write_guard.seal, run.settings, None)
+    found = seal_of(run.write_guard.seal, run.settings, None)
     if found is None:
         conceal(None, frozenset())
         return
@@ -121,10 +121,11 @@ def seal_git_commands(run: RunContext) -> None:
 
 def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
     """Return what is kept from a session of an agent, or from another program; None if nothing is. Blocks."""
-    return _seal_of(context.run.write_guard.seal, context.settings, agent)
+    return seal_of(context.run.write_guard.seal, context.settings, agent)
 
 
-def _seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> SessionSeal | None:
+def seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> SessionSeal | None:
+    """Return what a seal with these settings keeps from a session; None without a seal. Blocks."""
     if seal is None:
         return None
     own = _own(agent)
@@ -161,11 +162,16 @@ def user_environment(context: StoryContext, agent: Agent | None = None) -> dict[
 
     What only the user may say, such as that a repository is trusted, is not handed on to a session.
     """
+    return passed_environment(context.settings, agent, sealed=context.run.write_guard.seal is not None)
+
+
+def passed_environment(settings: Settings, agent: Agent | None, *, sealed: bool) -> dict[str, str]:
+    """Return what a session with these settings has of the user's environment. Blocks."""
     kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
-    if context.run.write_guard.seal is None:
+    if not sealed:
         return kept
-    passed = (*context.settings.pass_env, *_own(agent).names)
-    return {name: value for name, value in kept.items() if not _is_withheld(name, passed, context.settings)}
+    passed = (*settings.pass_env, *_own(agent).names)
+    return {name: value for name, value in kept.items() if not _is_withheld(name, passed, settings)}
 
 
 def _own(agent: Agent | None) -> Credentials:

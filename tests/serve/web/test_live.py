@@ -10,12 +10,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from isolation.paths import journal_path
 from runner.core.events import events as ev
-from runner.core.model import StoryId
+from runner.core.events.fold import fold
+from runner.core.model import Status, StoryId
 from runner.records.journal import Journal
 from runner.serve.web.live import QUEUE, Hub, Watcher
 from runner.serve.web.server import make_web
-from runner.serve.web.views import BoardView, Frame, StoryView
-from tests.report.report_runs import NASTY, sample_report
+from runner.serve.web.source import Seen
+from runner.serve.web.views import BoardView, Frame, StoryView, View, drawn
+from tests.report.report_runs import NASTY, RUN, sample_report
 
 BOARD = BoardView()
 
@@ -60,6 +62,23 @@ async def test_a_new_browser_gets_everything_and_then_what_changes(repo: Path) -
         assert await _next(second) == part
         nursery.cancel_scope.cancel()
     web.source.close()
+
+
+def test_time_alone_changes_nothing_that_is_sent() -> None:
+    """Browsers count the time of what runs by themselves; a card is not sent again each second for that."""
+    events = sample_report(12).events
+    begun = events[0].at
+    run = fold(RUN, [event for event in events if event.at < begun + 40])
+    working = [story.id for story in run.stories.values() if story.status is Status.RUNNING]
+    seen = Seen(run=run, alive=True)
+    now = begun + 41
+    views: list[View] = [BOARD, *(StoryView(run="", story_id=name) for name in working)]
+    for view in views:
+        early, late = ({one.id: one.data for one in view.fragments(seen, at)} for at in (now, now + 70))
+        assert early == late
+    assert len(working) > 1
+    shown = drawn(BOARD, seen, Frame(form=""))[f"card-{working[0]}"]
+    assert 'data-since="' in shown
 
 
 async def test_a_browser_that_does_not_read_is_dropped(repo: Path) -> None:
