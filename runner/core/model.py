@@ -496,8 +496,4 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     @property
     def usage(self) -> Usage:
         """What the whole run has spent."""
-        total = Usage()
-        for story in self.stories.values():
-            if story.sessions:
-                total += story.usage
-        return total
+        return sum((story.usage for story in self.stories.values() if story.sessions), Usage())
