@@ -32,7 +32,11 @@ def open_rest(
     if not base.startswith(("https://", *_LOCAL)) or any(character in base for character in ' "\\\n?#'):
         raise ForgeError(f"{service}: the address {base!r} is not one that begins with https://")
     program = Program(
-        name="curl", service=service, install="`apt install curl` or `brew install curl`", sign_in="~/.netrc"
+        name="curl",
+        service=service,
+        install="`apt install curl` or `brew install curl`",
+        sign_in="~/.netrc",
+        variables=("CURL_CA_BUNDLE",),
     )
     door = Door(program=program, environ=environ)
     secrets = [user, user.partition(":")[2], *(each.partition(":")[2].split(" ")[-1] for each in headers)]
