@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
-	browser pictures clean
+	forge browser pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -94,6 +94,9 @@ ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is ther
 
 ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
 	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
+
+forge: $(READY) ## real programs of trackers and forges (gh, glab) against scripted services, where installed
+	@$(BIN)/python -m pytest -q -m forge -rs
 
 SHOTS ?= browser-shots
 AXE := $(VENV)/axe

@@ -107,3 +107,7 @@ class KeeperError(IsolationError):
 
 class CommandKilledError(KeeperError):
     """A command of ours was killed from outside; done again, it does the same."""
+
+
+class CommandLimitError(KeeperError):
+    """A command was ended because it took too long, or wrote too much."""

@@ -4,15 +4,23 @@ This module must not import trio: commands that only show something load it, too
 """
 
 import os
+import select
+import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
-from isolation.errors import KeeperError
+from isolation.errors import CommandLimitError, KeeperError
 from isolation.keeper.confined import Ended
 
 _NOWHERE = "/"
+_TICK = 0.1
+"""How often the output of a command is measured, in seconds; its end is noticed at once."""
 
 
 def run_unconfined(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes | None = None) -> Ended:
@@ -36,6 +44,57 @@ def run_unconfined(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes 
             hint="check the limit on open files (ulimit -n)",
         ) from error
     return Ended(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def run_bounded(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: bytes = b"", seconds: float, most: int
+) -> Ended:
+    """Run a command for at most some seconds, with at most `most` bytes of output on each of its streams.
+
+    Raises CommandLimitError if it exceeds one of them, and KeeperError if it cannot be started. When this
+    returns or raises, the command and its process group are gone.
+    """
+    # Files without a name, not pipes: nothing that the command leaves behind can keep us reading.
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(  # noqa: S603  the caller's command
+                argv, cwd=cwd, env=env, stdin=given, stdout=output, stderr=errors, start_new_session=True
+            )
+        except OSError as error:
+            raise KeeperError(
+                f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}",
+                hint="check that it can be executed, and the limit on open files (ulimit -n)",
+            ) from error
+        try:
+            _wait(process, time.monotonic() + seconds, lambda: max(_size(output), _size(errors)) > most)
+        except TimeoutError:
+            raise CommandLimitError(f"{argv[0]} took longer than {seconds:g} s and was ended") from None
+        if max(_size(output), _size(errors)) > most:
+            raise CommandLimitError(f"{argv[0]} wrote more than {most / 1024 / 1024:g} MB and was ended")
+        output.seek(0)
+        errors.seek(0)
+        return Ended(returncode=process.returncode, stdout=output.read(), stderr=errors.read())
+
+
+def _wait(process: "subprocess.Popen[bytes]", deadline: float, is_full: Callable[[], bool]) -> None:
+    """Wait for the end of a command; end it, with its group, at the deadline or when its output is full."""
+    leader = os.pidfd_open(process.pid)
+    try:
+        while not select.select([leader], [], [], _TICK)[0] and not is_full():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    finally:
+        os.close(leader)
+        # Its pid names its group, and is not given away until the command is waited for.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def start_detached(argv: Sequence[str], *, cwd: Path, output: int) -> int:
