@@ -10,6 +10,8 @@ GROUPS = {
         "resume": "continue after a crash, an interruption or a decision",
         "land": "bring done stories together on one branch, verified",
         "undo": "undo a landing",
+        "pr": "open or update a draft pull request for each done story",
+        "watch-prs": "let reviews and failed checks of drafts become attempts",
         "rollback": "undo a step of a story in a new commit",
         "skip": "skip a step of a story, after a warning about what depends on it",
         "quarantine": "list, show or restore what stories wrote outside their claims",
@@ -55,7 +57,10 @@ GROUPS = {
         "completion": "print a shell completion script",
     },
 }
-"""The folders of `runner/cli/commands/` with their commands; each command is a module of that name."""
+"""The folders of `runner/cli/commands/` with their commands; each command is a module of that name.
+
+A hyphen is an underscore there.
+"""
 
 _TITLES = {
     "run": "run stories",
@@ -71,7 +76,7 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 def module_of(command: str) -> str:
     """Return the dotted name of the module that holds a command."""
     group = next(folder for folder, commands in GROUPS.items() if command in commands)
-    return f"runner.cli.commands.{group}.{command}"
+    return f"runner.cli.commands.{group}.{command.replace('-', '_')}"
 
 
 def overview() -> str:

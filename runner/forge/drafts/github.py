@@ -96,13 +96,12 @@ class GitHub(Struct, frozen=True, kw_only=True):
         strangers: set[str] = set()
         marks: set[str] = set()
         for entry, item in self._comments(number):
-            if MARK in item.text:
+            counts = _counts(entry, item.author, authors)
+            if MARK in item.text and (counts or text_at(entry, "user", "type") == "Bot"):
                 marks |= _marks(item.text)
-            elif not item.text.strip():
-                continue
-            elif _counts(entry, item.author, authors):
+            elif counts and item.text.strip():
                 items.append(item)
-            else:
+            elif item.text.strip():
                 strangers.add(item.author)
         items += self._failures(commit)
         return Said(items=tuple(items), strangers=tuple(sorted(strangers)), marks=frozenset(marks))

@@ -63,10 +63,13 @@ class Said(Struct, frozen=True, kw_only=True):
 class Forge(Protocol):
     """One repository on a forge."""
 
-    noun: str
-    """What it calls a pull request."""
-    sign: str
-    """What stands before the number of one."""
+    @property
+    def noun(self) -> str:
+        """What it calls a pull request."""
+
+    @property
+    def sign(self) -> str:
+        """What stands before the number of one."""
 
     def hosted(self) -> Hosted:
         """Return what the forge knows of the repository."""

@@ -1,4 +1,4 @@
-"""The stories that have drafts, or may get them, over the newest runs: what each has, and where its events go."""
+"""The stories that have drafts, or may get them, over the newest runs, and where their events go."""
 
 import os
 import time
@@ -118,7 +118,9 @@ class Office(Struct, kw_only=True):
         target = self.repository.branch_tip(self.onto)
         if target is None:
             return True
-        return not (self.repository.is_ancestor(known.commit, target) or landed_in(self.repository, known, target))
+        return not (
+            self.repository.is_ancestor(known.commit, target) or landed_in(self.repository, known, target)
+        )
 
 
 @contextmanager

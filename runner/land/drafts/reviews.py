@@ -1,8 +1,8 @@
 """What reviewers and checks say about drafts: what is new of it, what it leads to, and the answers.
 
 Found here, tried again by the run that the story belongs to (`run/coordinator.py`), answered here. What was
-taken up is in the journal before the attempt begins, and each answer has a mark by which it is found again, so
-nothing is answered twice.
+taken up is in the journal before the attempt begins, and each answer has a mark by which it is found again,
+so nothing is answered twice.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,6 @@ class Answered(Struct, frozen=True, kw_only=True):
     thread: str
     text: str
     items: tuple[str, ...]
-    marks: tuple[str, ...]
 
 
 def look(office: Office) -> Found:
@@ -85,9 +84,9 @@ def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, sa
             question = from_json(decision.question)
             advice = words_for(question, decision.letter)
             if decision.letter == question.options[-1].letter:
-                against = tuple(item.id for item in contradiction(items))
-                dismissed.append((run_id, df.ReviewAnswered(story_id=story.id, items=against, reason=advice)))
-                items, advice = tuple(item for item in items if item.id not in against), ""
+                ids = tuple(item.id for item in contradiction(items))
+                dismissed.append((run_id, df.ReviewAnswered(story_id=story.id, items=ids, reason=advice)))
+                items, advice = tuple(item for item in items if item.id not in ids), ""
     against = () if advice else contradiction(items)
     if items and draft.rounds >= office.settings.review_rounds:
         rounds = count(draft.rounds, "attempt")
@@ -95,8 +94,8 @@ def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, sa
         stopped += [story.id] if _STOPPED not in said.marks else []
     elif against:
         decision_id = f"{story.id}-review-{draft.number}-{against[0].id}-{against[-1].id}"
-        question = to_json(question_about(against, story.title))
-        asked.append((run_id, ev.DecisionAsked(story_id=story.id, decision_id=decision_id, question=question)))
+        form = to_json(question_about(against, story.title))
+        asked.append((run_id, ev.DecisionAsked(story_id=story.id, decision_id=decision_id, question=form)))
     elif items:
         taken = tuple(to_builtins(item) for item in items)
         body = df.ReviewTaken(
@@ -148,14 +147,21 @@ def unanswered(office: Office) -> tuple[StoryId, ...]:
 def answers(office: Office, story_id: StoryId) -> tuple[Answered, ...]:
     """Return the answers about a story that are still to be given; those that are there are left out."""
     draft, story = office.draft(story_id), office.story(story_id)
-    said = office.forge.said(draft.number, story.workspace.commit or draft.commit, ("*",))
+    said = office.forge.said(draft.number, draft.commit, office.settings.review_authors)
     threads: dict[str, list[ReviewItem]] = {}
     for item in draft.taken:
         if f"answer {item.id}" not in said.marks:
             threads.setdefault(item.thread, []).append(item)
     words = _words(office, story, draft)
     return tuple(
-        _answer(story_id, draft.number, thread, items, words, office) for thread, items in threads.items()
+        Answered(
+            story_id=story_id,
+            number=draft.number,
+            thread=thread,
+            text=office.redactor.text(_about(thread, items, words)) + _marked(items),
+            items=tuple(item.id for item in items),
+        )
+        for thread, items in threads.items()
     )
 
 
@@ -168,26 +174,19 @@ def give(office: Office, story_id: StoryId, given: Sequence[Answered]) -> None:
     office.record(run_id, df.ReviewAnswered(story_id=story_id, items=taken))
 
 
-def _answer(
-    story_id: StoryId, number: int, thread: str, items: Sequence[ReviewItem], words: str, office: Office
-) -> Answered:
-    marks = tuple(mark_of(f"answer {item.id}") for item in items)
-    about = ""
-    if not thread:
-        names = [
-            f"the check {inert(item.author)}" if item.kind == "check" else f"what {inert(item.author)} said"
-            for item in items
-        ]
-        about = f"About {', '.join(dict.fromkeys(names))}: "
-    text = office.redactor.text(f"{about}{words}") + "\n\n" + "\n".join(marks)
-    return Answered(
-        story_id=story_id,
-        number=number,
-        thread=thread,
-        text=text,
-        items=tuple(item.id for item in items),
-        marks=marks,
+def _about(thread: str, items: Sequence[ReviewItem], words: str) -> str:
+    """Return an answer; outside of a thread it begins with what it is about."""
+    if thread:
+        return words[:1].upper() + words[1:]
+    names = (
+        f"the check {inert(item.author)}" if item.kind == "check" else f"what {inert(item.author)} said"
+        for item in items
     )
+    return f"About {', '.join(dict.fromkeys(names))}: {words}"
+
+
+def _marked(items: Sequence[ReviewItem]) -> str:
+    return "\n\n" + "\n".join(mark_of(f"answer {item.id}") for item in items)
 
 
 def _words(office: Office, story: StorySnapshot, draft: Draft) -> str:

@@ -101,21 +101,21 @@ def queue_drafts(
         with open_office(repository, settings, say=say) as office:
             shown = _each(office, _done(office, names), lambda name: office.publisher(name).plan(name))
             return _sorted_out(office, shown)
-    return trio.run(leased, repository, partial(_queue, repository, settings, names, style, say))
+    act = partial(_queue, repository, settings, names, say, style=style)
+    return trio.run(leased, repository, act)
 
 
 def _queue(
     repository: Repository,
     settings: Settings,
     names: Sequence[str],
-    style: str,
     say: Say,
     journal: Journal,
+    *,
+    style: str,
 ) -> Published:
     with open_office(repository, settings, journal, say=say) as office:
-        published = _each(
-            office, _done(office, names), lambda name: office.publisher(name).publish(name)
-        )
+        published = _each(office, _done(office, names), lambda name: office.publisher(name).publish(name))
         planned = _sorted_out(office, published)
         queued: list[StoryId] = []
         failures = list(published.failures)

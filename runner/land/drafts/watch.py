@@ -33,7 +33,9 @@ class Round(Struct, frozen=True, kw_only=True):
 def show_round(directory: Path, settings: Settings, say: Say) -> Round:
     """Find out what a round would do; the forge and the journal are only read."""
     with open_office(Repository.open(directory), settings, say=say) as office:
-        given = [each for story_id in reviews.unanswered(office) for each in reviews.answers(office, story_id)]
+        given = [
+            each for story_id in reviews.unanswered(office) for each in reviews.answers(office, story_id)
+        ]
         return Round(found=reviews.look(office), answered=tuple(given))
 
 
