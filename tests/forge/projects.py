@@ -92,7 +92,7 @@ class Project:
 
 
 def make_project(folder: Path, repo: Path, github: ScriptedGitHub) -> Project:
-    """Give a repository a remote on the scripted service, and an agent."""
+    """Add a remote on the scripted service to a repository, and an agent."""
     bare = folder / "remote.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
     url = f"https://{github.host}/{REPO}.git"

@@ -40,7 +40,7 @@ def show_round(directory: Path, settings: Settings, say: Say) -> Round:
 
 
 def begin_round(directory: Path, settings: Settings, say: Say) -> Round:
-    """Give the answers that are due, then look at all drafts; records what needs no attempt."""
+    """Send the answers that are due, then look at all drafts; records what needs no attempt."""
     return _leased(directory, settings, say, _begin)
 
 

@@ -4,7 +4,7 @@ Each draft that `pr` or a run has opened is looked at. What is new there is quot
 the same conversation, as other people's words; then the draft is updated, and each comment gets an answer
 with what changed. Only people who may write to the repository are listened to, see `review-authors`; a story
 is tried again `review-rounds` times, within the budgets of its run. Suggestions that contradict each other
-become an open decision: see `autopilot-multi decide`. Nothing is merged. Without --once, it goes on until
+become an open decision: see `autopilot-multi decide`. Nothing is merged. Without --once, it continues until
 Ctrl-C.
 """
 
@@ -66,11 +66,22 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({**_data(shown), "dry_run": True})
         output.answer(_text(shown, dry_run=True) or "nothing new on the drafts")
         return 0
+    if arguments.once:
+        return _look(arguments, settings, output)
     while True:
-        code = _look(arguments, settings, output)
-        if arguments.once:
-            return code
+        _look_patiently(arguments, settings, output)
         time.sleep(arguments.every)
+
+
+def _look_patiently(arguments: argparse.Namespace, settings: "Settings", output: Output) -> None:
+    """Make one round; what may be over by the next one is only named."""
+    from isolation.errors import LeaseHeldError
+    from runner.forge.errors import OutageError
+
+    try:
+        _look(arguments, settings, output)
+    except (LeaseHeldError, OutageError) as error:
+        output.warn(f"{error.message}; looking again in {arguments.every:g} s")
 
 
 def _look(arguments: argparse.Namespace, settings: "Settings", output: Output) -> int:
@@ -159,7 +170,6 @@ def _text(round_: "Round", *, dry_run: bool) -> str:
         for _, one in found.asked
     ]
     lines += [f"{story_id}: {why}" for story_id, why in found.left]
-    lines += [
-        f"{story_id}: {would}told its reviewers that the limit is reached" for story_id in found.stopped
-    ]
+    informed = "would be informed" if dry_run else "are informed"
+    lines += [f"{story_id}: the limit is reached; its reviewers {informed}" for story_id in found.stopped]
     return "\n".join(lines)
