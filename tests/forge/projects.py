@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,10 @@ class Project:
         """The pull requests."""
         return self.api.repo.pulls
 
-    def story(self, story_id: str, *acts: dict[str, Any], **keys: object) -> None:
+    def story(self, story_id: str, *acts: dict[str, Any], depends_on: Sequence[str] = ()) -> None:
         """Write a story whose first session makes a file of its own, unless its sessions are given."""
         own = {"files": {f"made-{story_id}.txt": "made\n"}, "lines": claude()}
-        self.actors.story(story_id, *(acts or (own,)), verify=[VERIFY], **keys)
+        self.actors.story(story_id, *(acts or (own,)), verify=[VERIFY], depends_on=list(depends_on))
 
     def run(self, *arguments: str) -> Ran:
         """Run the program, with `gh` as the environment has it."""

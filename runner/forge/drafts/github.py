@@ -7,7 +7,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from runner.core.progress.draft import ReviewItem
-from runner.forge.drafts.hosted import CONTEXT, MARK, Hosted, PullRequest, Said, Verdict
+from runner.forge.drafts.hosted import CONTEXT, MARK, Hosted, PullRequest, Said, Verdict, marks_in
 from runner.forge.drafts.values import at, list_at, number_at, text_at
 from runner.forge.errors import RefusedError
 from runner.forge.github import graphql
@@ -98,7 +98,7 @@ class GitHub(Struct, frozen=True, kw_only=True):
         for entry, item in self._comments(number):
             counts = _counts(entry, item.author, authors)
             if MARK in item.text and (counts or text_at(entry, "user", "type") == "Bot"):
-                marks |= _marks(item.text)
+                marks |= marks_in(item.text)
             elif counts and item.text.strip():
                 items.append(item)
             elif item.text.strip():
@@ -158,6 +158,7 @@ class GitHub(Struct, frozen=True, kw_only=True):
         return PullRequest(
             number=number_at(entry, "number"),
             url=text_at(entry, "html_url"),
+            title=text_at(entry, "title"),
             body=text_at(entry, "body"),
             base=text_at(entry, "base", "ref"),
             commit=text_at(entry, "head", "sha"),
@@ -191,7 +192,3 @@ def _check(entry: Any, name: str, words: str, link: str) -> ReviewItem:
 def _counts(entry: Any, author: str, authors: Sequence[str]) -> bool:
     """Whether somebody's words lead to work: a stranger's do not, unless the settings say so."""
     return text_at(entry, "author_association") in _TRUSTED or author in authors or "*" in authors
-
-
-def _marks(text: str) -> set[str]:
-    return {part.partition(" -->")[0] for part in text.split(MARK)[1:]}

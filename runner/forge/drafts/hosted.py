@@ -42,6 +42,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
 
     number: int
     url: str
+    title: str
     body: str
     base: str
     commit: str
@@ -102,3 +103,8 @@ class Forge(Protocol):
 def mark_of(name: str) -> str:
     """Return the mark by which an answer is found again."""
     return f"{MARK}{name} -->"
+
+
+def marks_in(text: str) -> set[str]:
+    """Return the names of the marks in a text."""
+    return {part.partition(" -->")[0] for part in text.split(MARK)[1:]}
