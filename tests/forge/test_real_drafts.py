@@ -260,3 +260,18 @@ def test_land_pr_hands_drafts_to_the_queue_of_the_forge(project: Project) -> Non
     assert (project.pull_of("b")["draft"], project.pull_of("b").get("queued")) == (True, None)
     assert project.api.merges == 0
     assert json.loads(ran.out)["success"]
+
+
+def test_a_run_that_could_open_no_drafts_does_not_start(project: Project) -> None:
+    """What is wrong is found before a session is paid for; an outage is not: that may be over in time."""
+    project.story("a")
+    shown = well(project.run("plan", "--draft-mr=on-green"))
+    assert "when it is done, the branch of each story is pushed to origin" in shown.err
+    project.api.repo.fork = True
+    refused = well(project.run("--draft-mr=on-green"), 1)
+    assert "a fork of upstream/shop" in refused.err
+    project.api.repo.fork = False
+    git(project.repo, "remote", "set-url", "origin", str(project.bare))
+    refused = well(project.run("--draft-mr=on-green"), 1)
+    assert "the remote origin is on no forge that is known" in refused.err
+    assert not (project.repo.parent / "actors" / "a.calls").exists()

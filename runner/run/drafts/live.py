@@ -6,12 +6,14 @@ A forge that does not answer costs the run nothing but a note: the intent is in 
 
 import os
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 from trio import from_thread, to_thread
 
 from isolation.errors import IsolationError
+from isolation.git.remotes import described
+from isolation.git.repository import Repository
 from runner.core.drafts.stack import in_order
 from runner.core.errors import RunnerError
 from runner.core.events import drafts as df
@@ -20,8 +22,11 @@ from runner.core.events.steering import StoriesAdded
 from runner.core.events.story_json import from_json
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.core.setting_groups.draft_settings import OFF, ON_LOOP_START
+from runner.core.settings import Settings
+from runner.forge.errors import OutageError
+from runner.run.drafts.body import load_template
 from runner.run.drafts.places import forge_of, report_of, target_of
-from runner.run.drafts.publisher import Desk, How, Publisher
+from runner.run.drafts.publisher import Desk, How, Publisher, require_writable
 from runner.story.context.context import RunContext
 
 END_SECONDS = 180.0
@@ -52,6 +57,27 @@ async def drafting(context: RunContext, stories: Iterable[Story]) -> AsyncIterat
         await context.log.record(
             ev.Noted(message=f"drafts not published yet: {left}; `autopilot-multi pr` does")
         )
+
+
+def require_drafts(repository: Repository, settings: Settings) -> str:
+    """Raise before anything is spent if drafts cannot be opened; else return where they would go. Blocking.
+
+    A forge that does not answer now may answer when the first story is done.
+    """
+    if settings.draft_mr == OFF:
+        return ""
+    forge = forge_of(repository, settings)
+    load_template(repository.top, settings.draft_template)
+    with suppress(OutageError):
+        require_writable(forge.hosted(), settings.draft_remote)
+    return draft_note(repository, settings)
+
+
+def draft_note(repository: Repository, settings: Settings) -> str:
+    """Return what a run sends for each story."""
+    when = "its first commit is there" if settings.draft_mr == ON_LOOP_START else "it is done"
+    onto, to = target_of(repository, settings), described(repository, settings.draft_remote)
+    return f"drafts: when {when}, the branch of each story is pushed to {to}, and a draft opened for {onto}"
 
 
 class _Side:

@@ -198,17 +198,7 @@ class Publisher:
     def _looked_up(self, content: Content) -> PullRequest | None:
         """Return the draft that is there; raises if this one must not be opened or changed."""
         forge, hosted, remote = self._desk.forge, self._hosted, self._desk.settings.draft_remote
-        if hosted.fork_of:
-            raise DraftRefusedError(
-                f"{remote} is {hosted.name}, a fork of {hosted.fork_of}: drafts are opened only in a "
-                "repository that has the branches itself",
-                hint="name the remote of that repository with draft-remote, or open the draft by hand.",
-            )
-        if not hosted.pushes:
-            raise DraftRefusedError(
-                f"you may not push to {hosted.name}",
-                hint="ask for write access, or name another draft-remote.",
-            )
+        require_writable(hosted, remote)
         if content.branch in {content.base, hosted.default_branch} or forge.is_protected(content.branch):
             raise DraftRefusedError(
                 f"{content.branch} is a protected branch of {hosted.name}: nothing is pushed to it",
@@ -305,6 +295,20 @@ class Publisher:
                 f"story {story_id}: its branch {branch} is {where}, but {commit[:12]} was judged",
                 hint="what is there now was not verified; run the story again, or open the draft by hand.",
             )
+
+
+def require_writable(hosted: Hosted, remote: str) -> None:
+    """Raise if no drafts may be opened in a repository."""
+    if hosted.fork_of:
+        raise DraftRefusedError(
+            f"{remote} is {hosted.name}, a fork of {hosted.fork_of}: drafts are opened only in a "
+            "repository that has the branches itself",
+            hint="name the remote of that repository with draft-remote, or open the draft by hand.",
+        )
+    if not hosted.pushes:
+        raise DraftRefusedError(
+            f"you may not push to {hosted.name}", hint="ask for write access, or name another draft-remote."
+        )
 
 
 def _is_current(draft: Draft, content: Content) -> bool:
