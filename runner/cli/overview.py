@@ -10,6 +10,8 @@ GROUPS = {
         "resume": "continue after a crash, an interruption or a decision",
         "land": "bring done stories together on one branch, verified",
         "undo": "undo a landing",
+        "pr": "open or update a draft pull request for each done story",
+        "watch-prs": "let reviews and failed checks of drafts become attempts",
         "rollback": "undo a step of a story in a new commit",
         "skip": "skip a step of a story, after a warning about what depends on it",
         "quarantine": "list, show or restore what stories wrote outside their claims",

@@ -56,6 +56,7 @@ class QuestionKind(StrEnum):
     PROMOTION = "promotion"
     OVERWRITE = "overwrite"
     LANDING = "landing"
+    REVIEW = "review"
 
 
 _DECISION = "DECISION REQUIRED: "
@@ -72,6 +73,7 @@ _PREFIXES: Mapping[QuestionKind, str] = {
     QuestionKind.PROMOTION: _DECISION,
     QuestionKind.OVERWRITE: _DECISION,
     QuestionKind.LANDING: _DECISION,
+    QuestionKind.REVIEW: _DECISION,
 }
 
 

@@ -23,6 +23,7 @@ from runner.core.model import (
 from runner.core.outlook.left import Outlook, Range
 from runner.core.outlook.waiting import Waiting, waiting
 from runner.core.progress.candidates import Candidate
+from runner.core.progress.draft import Draft
 from runner.core.schedule.offers import next_command
 from runner.core.text.instants import iso, iso_or_none
 from runner.core.text.words import awaited
@@ -195,6 +196,7 @@ def story_document(story: StorySnapshot) -> dict[str, Any]:
         "commits": story.workspace.commits,
         "merged": story.workspace.merged or None,
         "not_landed": story.workspace.unlanded or None,
+        "draft": _draft(story.workspace.draft),
         "workspace": story.workspace.path,
         "ports": list(story.workspace.ports),
         "database": story.workspace.database or None,
@@ -214,6 +216,19 @@ def story_document(story: StorySnapshot) -> dict[str, Any]:
         "review": structs.asdict(story.review) if story.review else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def _draft(draft: Draft | None) -> dict[str, Any] | None:
+    if draft is None or not draft.number:
+        return None
+    return {
+        "number": draft.number,
+        "url": draft.url,
+        "base": draft.base,
+        "commit": draft.commit,
+        "review_rounds": draft.rounds,
+        "queued": draft.queued,
     }
 
 

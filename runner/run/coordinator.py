@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
 import trio
 from msgspec import Struct, convert
@@ -30,6 +32,7 @@ from isolation.paths import journal_path, keepers_lock_path, worktree_path
 from isolation.worktree.fresh import start_over
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
+from runner.core.events.drafts import ReviewTaken
 from runner.core.events.fold import apply, exit_code, fold
 from runner.core.events.run_stories import stories_of
 from runner.core.limits.budget import OtherJobs
@@ -52,8 +55,9 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
-from runner.run.control.changes import retried
+from runner.run.control.changes import require_reviewable, retried
 from runner.run.control.requests import Retry
+from runner.run.drafts.live import drafting
 from runner.run.first_events import IS_JOB, OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, Ring, View, no_bell
@@ -74,6 +78,9 @@ SWITCH_SECONDS = 0.0005
 
 
 _OPEN = frozenset({Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED})
+
+Again: TypeAlias = Retry | tuple[ReviewTaken, ...]
+"""What is tried again: one story by the user's word, or those whose drafts were reviewed."""
 
 
 class _Beginning(Struct, frozen=True, kw_only=True):
@@ -154,7 +161,7 @@ def run_rest(
     retry_failed: bool,
     dialog: Dialog | None,
     ring: Ring,
-    again: Retry | None = None,
+    again: Again | None = None,
 ) -> Ended:
     """Continue a run that was interrupted; returns when it has ended."""
     interaction = Interaction(view=view, dialog=dialog, ring=ring)
@@ -169,11 +176,11 @@ async def resume_run(
     interaction: Interaction,
     *,
     retry_failed: bool,
-    again: Retry | None = None,
+    again: Again | None = None,
 ) -> Ended:
     """Continue a run where it was interrupted: what is finished stays finished.
 
-    With `again`, one story that has ended is tried again, and others stay as they ended.
+    With `again`, stories that have ended are tried again, and others stay as they ended.
     """
     async with acquired(repository, run_id) as journal:
         events = await to_thread.run_sync(journal.events, run_id)
@@ -186,7 +193,7 @@ async def resume_run(
             find = partial(planned_retries, repository, snapshot, stories, without=continued)
             retries: tuple[ev.Body, ...] = await to_thread.run_sync(find)
         else:
-            retries = (await to_thread.run_sync(retried, repository, snapshot, again, root),)
+            retries = await to_thread.run_sync(_tried_again, repository, snapshot, again, root)
         requeued = _continuing(snapshot, retries, again, continued, retry_failed=retry_failed)
         for story_id, newer in continued.items():
             if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
@@ -221,10 +228,19 @@ async def resume_run(
         )
 
 
+def _tried_again(
+    repository: Repository, snapshot: RunSnapshot, again: Again, root: Path
+) -> tuple[ev.Body, ...]:
+    """Return the events by which stories that have ended are tried again. Blocking."""
+    if isinstance(again, Retry):
+        return (retried(repository, snapshot, again, root),)
+    return tuple(require_reviewable(snapshot, each) for each in again)
+
+
 def _continuing(
     snapshot: RunSnapshot,
     retries: Sequence[ev.Body],
-    again: Retry | None,
+    again: Again | None,
     continued: Mapping[StoryId, RunId],
     *,
     retry_failed: bool,
@@ -388,6 +404,7 @@ async def _orchestrate(
         visible(context),
         aggregating(context),
         forecasting(context),
+        drafting(context, assignment.stories),
         notifying(context, interaction.ring),
         pooling(context),
         trio.open_nursery() as desk,

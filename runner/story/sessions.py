@@ -19,6 +19,7 @@ from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, AgentJob, Launch
 from runner.agents.workers import Worker
 from runner.core.base.check import STEP
+from runner.core.drafts import review
 from runner.core.events import events as ev
 from runner.core.left_out.evidence import words_for_session
 from runner.core.limits.budget import Amount
@@ -276,6 +277,7 @@ def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> P
         last_failure=now.step_history.last_failure,
         not_landed=_not_landed(context),
         note=now.step_history.note,
+        reviewed=review.words_for_session(now.workspace.draft),
         last=brief.last,
         state=brief.facts,
         state_file=context.inside(Path(brief.state_file), workspace) if brief.state_file else None,

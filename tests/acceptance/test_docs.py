@@ -159,7 +159,7 @@ def test_every_field_of_the_records_is_described(backlog: Path) -> None:
 def test_the_readme_names_every_command() -> None:
     """The table of commands in the README is that of the program."""
     rows = re.findall(
-        r"^\| `autopilot-multi(?: ([a-z]+))?[^`]*` \|", (ROOT / "README.md").read_text(), re.MULTILINE
+        r"^\| `autopilot-multi(?: ([a-z-]+))?[^`]*` \|", (ROOT / "README.md").read_text(), re.MULTILINE
     )
     assert {row or "run" for row in rows} == set(COMMANDS)
 

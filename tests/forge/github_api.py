@@ -23,6 +23,7 @@ class Repo:
     full_name: str
     default_branch: str = "main"
     fork: bool = False
+    parent: str = "upstream/shop"
     permissions: dict[str, bool] = field(default_factory=lambda: {"push": True, "pull": True, "admin": False})
     branches: dict[str, str] = field(default_factory=dict)
     """The branches by name, with their commits; a pull request needs its head here."""
@@ -100,7 +101,8 @@ class GitHubApi(ScriptedService):
     def _comment(self, body: str, **more: Any) -> dict[str, Any]:
         number = next(self._ids)
         moment = {"created_at": _MOMENT, "updated_at": _MOMENT, "submitted_at": _MOMENT}
-        return {"id": number, "body": body, "user": {"login": self.login}, **moment, **more}
+        member = {"author_association": "MEMBER", "user": {"login": self.login, "type": "User"}}
+        return {"id": number, "body": body, **member, **moment, **more}
 
     def _add_routes(self) -> None:
         def add(method: str, path: str, handler: Any) -> None:
@@ -128,7 +130,7 @@ class GitHubApi(ScriptedService):
         add("GET", "/branches/{branch}", self._branch)
         add("GET", "/pulls", self._pulls)
         add("POST", "/pulls", self._create_pull)
-        add("GET", "/pulls/{n}", lambda _, repo, n: _found(repo.pulls.get(int(n))))
+        add("GET", "/pulls/{n}", lambda _, repo, n: _found(_at_its_branch(repo, repo.pulls.get(int(n)))))
         add("PATCH", "/pulls/{n}", self._edit_pull)
         add("PUT", "/pulls/{n}/merge", self._merge)
         add(
@@ -150,6 +152,7 @@ class GitHubApi(ScriptedService):
             "owner": {"login": owner},
             "default_branch": repo.default_branch,
             "fork": repo.fork,
+            **({"parent": {"full_name": repo.parent}} if repo.fork else {}),
             "permissions": repo.permissions,
             "html_url": f"{self.origin}/{repo.full_name}",
         }
@@ -223,7 +226,7 @@ class GitHubApi(ScriptedService):
             and head in {"", pull["head"]["label"]}
             and base in {"", pull["base"]["ref"]}
         ]
-        return Reply(value=found[::-1])
+        return Reply(value=[_at_its_branch(repo, pull) for pull in found[::-1]])
 
     def _create_pull(self, request: Request, repo: Repo) -> Reply:
         body, owner = request.body, repo.full_name.partition("/")[0]
@@ -246,7 +249,12 @@ class GitHubApi(ScriptedService):
             "labels": [],
             "user": {"login": self.login},
             "html_url": f"{self.origin}/{repo.full_name}/pull/{number}",
-            "head": {"ref": branch, "label": label, "sha": repo.branches[branch]},
+            "head": {
+                "ref": branch,
+                "label": label,
+                "sha": repo.branches[branch],
+                "repo": {"full_name": repo.full_name},
+            },
             "base": {"ref": body["base"], "sha": repo.branches[body["base"]]},
             "updated_at": _MOMENT,
         }
@@ -309,6 +317,13 @@ class GitHubApi(ScriptedService):
         else:
             return Reply(value={"data": None, "errors": [{"message": "unknown query"}]})
         return Reply(value={"data": {"pullRequest": {"number": pull["number"]}}})
+
+
+def _at_its_branch(repo: Repo, pull: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a pull request with the commit that its branch has now; one that is closed keeps its own."""
+    if pull is not None and pull["state"] == "open":
+        pull["head"]["sha"] = repo.branches.get(pull["head"]["ref"]) or pull["head"]["sha"]
+    return pull
 
 
 def _found(value: Any) -> Reply:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import base, candidates, landing, steering
+from runner.core.events import base, candidates, drafts, landing, steering
 from runner.core.model import RunId, StoryId
 
 
@@ -279,10 +279,7 @@ class DecisionAnswered(Struct, frozen=True, kw_only=True):
 
 
 class DecisionApplied(Struct, frozen=True, kw_only=True):
-    """The answer has had its effect.
-
-    `retry` gives the current step a new set of attempts, `moved` a worktree to a story of a shared tree.
-    """
+    """The answer has had its effect: `retry` means new attempts, `moved` a worktree of its own."""
 
     story_id: StoryId
     decision_id: str
@@ -414,6 +411,7 @@ Body: TypeAlias = (
     | landing.LandingBody
     | candidates.CandidateBody
     | steering.SteeringBody
+    | drafts.DraftBody
 )
 
 # The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
@@ -457,6 +455,7 @@ _KINDS: dict[str, Any] = {
     **landing.KINDS,
     **candidates.KINDS,
     **steering.KINDS,
+    **drafts.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from runner.core.left_out.evidence import LeftOut
+from runner.core.progress.draft import Draft
 
 
 class WorkspaceInfo(Struct, frozen=True, kw_only=True):
@@ -15,7 +16,8 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     that it is a worktree although the run shares one tree. `merged` is the branch that contains the work by
     now; it is not recorded, but found out when a run is shown. `landed` is the branch that a landing has
     brought the work to, `landed_as` its commit there, `unlanded` says why the last landing left it out,
-    `left_out` with all evidence. `ports` and `database` are its own while it runs.
+    `left_out` with all evidence. `draft` is its pull request. `ports` and `database` are its own while it
+    runs.
     """
 
     path: str | None = None
@@ -34,5 +36,6 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     landed_as: str = ""
     unlanded: str = ""
     left_out: LeftOut | None = None
+    draft: Draft | None = None
     ports: tuple[int, ...] = ()
     database: str = ""

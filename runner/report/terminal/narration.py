@@ -8,6 +8,7 @@ from typing import assert_never
 
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
+from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events import steering
@@ -114,11 +115,25 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
 
 
 def _of_a_part(
-    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody, run: RunSnapshot
+    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody | df.DraftBody, run: RunSnapshot
 ) -> str | None:
+    if isinstance(body, df.DraftBody):
+        return _draft(body)
     if isinstance(body, steering.SteeringBody):
         return _steered(body)
     return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)
+
+
+def _draft(body: df.DraftBody) -> str | None:
+    match body:
+        case df.DraftPublished():
+            return f"draft {'opened' if body.created else 'updated'}: {body.url}"
+        case df.ReviewTaken():
+            return f"is tried again after {count(len(body.items), 'comment')} on its draft {body.number}"
+        case df.DraftQueued():
+            return f"draft {body.number} is in the queue of the forge"
+        case _:
+            return None
 
 
 def _steered(body: steering.SteeringBody) -> str | None:

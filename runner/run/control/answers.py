@@ -9,10 +9,10 @@ from msgspec import Struct
 from isolation.files.lease import acquire, read_holder
 from isolation.paths import journal_path
 from runner.core import choose
+from runner.core.choose import QuestionKind
 from runner.core.errors import NotFoundError
 from runner.core.events.events import DecisionAnswered, Event
 from runner.core.events.fold import fold
-from runner.core.landing.question import is_about_landing
 from runner.core.model import RunId, RunSnapshot
 from runner.flows.on_request.decision_record import write_decision
 from runner.records.journal import Journal
@@ -95,8 +95,9 @@ class Delivery(Struct, frozen=True, kw_only=True):
     def _write(self, run: RunSnapshot, answer: DecisionAnswered, at: float) -> None:
         """Write the answer into the story's state file, if that has a section for decisions."""
         story = run.stories[answer.story_id]
-        if story.decision is not None and not is_about_landing(story.decision):
-            question = choose.from_json(story.decision.question)
+        question = choose.from_json(story.decision.question) if story.decision else None
+        # Its documents say nothing of its landing and its reviews: its work is done by then.
+        if question is not None and question.kind not in {QuestionKind.LANDING, QuestionKind.REVIEW}:
             write_decision(run, story, words_for(question, answer.letter), at=at)
 
     def _require_unanswered(self) -> None:

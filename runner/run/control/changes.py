@@ -22,6 +22,7 @@ from isolation.worktree.fresh import start_over
 from runner.agents.catalog import require_clear_models, workers_of
 from runner.agents.workers import Workers
 from runner.core.errors import NotFoundError, RunnerError, UsageError
+from runner.core.events.drafts import ReviewTaken
 from runner.core.events.events import Noted
 from runner.core.events.steering import StoriesAdded, StoryEdited, StoryRetried
 from runner.core.events.story_json import digest, from_json, to_json
@@ -220,6 +221,19 @@ def retried(repository: Repository, run: RunSnapshot, request: rq.Retry, root: P
         kept=kept,
         unblocked=tuple(skipped_by(run, story.id)),
     )
+
+
+def require_reviewable(run: RunSnapshot, review: ReviewTaken) -> ReviewTaken:
+    """Return the event by which a story is tried again after a review, or raise if it is not over."""
+    story = run.stories.get(review.story_id)
+    if story is None:
+        raise NotFoundError(_unknown(review.story_id), hint="`autopilot-multi status` lists its stories.")
+    if story.status not in {Status.DONE, Status.FAILED, Status.STOPPED, Status.NO_WORK}:
+        raise UsageError(
+            f"story {story.id} has not ended yet (it is {story.status.value})",
+            hint=f"`autopilot-multi show {story.id}` shows where it is.",
+        )
+    return review
 
 
 def _not_retriable(story: StorySnapshot) -> str:

@@ -56,17 +56,23 @@ def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one 
             | QuestionKind.TRACKER
             | QuestionKind.BOUNDARY
             | QuestionKind.LANDING
+            | QuestionKind.REVIEW
         ):
             return Effect.CONTINUE
         case _:
             assert_never(question.kind)
 
 
+_OF_OTHERS = frozenset(
+    {QuestionKind.BLOCKED, QuestionKind.PROMOTION, QuestionKind.LANDING, QuestionKind.REVIEW}
+)
+
+
 def concerns_session(question: Question) -> bool:
     """Return whether the next session needs the answer; other sessions and boundaries do not concern it."""
     if question.kind is QuestionKind.BOUNDARY:
         return bool(question.pauses)
-    return question.kind not in {QuestionKind.BLOCKED, QuestionKind.PROMOTION, QuestionKind.LANDING}
+    return question.kind not in _OF_OTHERS
 
 
 def words_for(question: Question, letter: str) -> str:

@@ -25,7 +25,8 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     is how many helper agents may work at once, None for a plain command. `program` is how a session calls
     this program, and `context_file` tells it how full its context is. `not_landed` says why a story that was
     done is tried again. `earlier_work` is what was done before, for a conversation that does not know it.
-    `note` is what the user says to this session. `whole` is the prompt itself, where no template makes it.
+    `note` is what the user says to this session, `reviewed` what others say about the
+    draft. `whole` is the prompt itself, where no template makes it.
     """
 
     story: Story
@@ -47,6 +48,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     not_landed: str = ""
     earlier_work: str = ""
     note: str = ""
+    reviewed: str = ""
     whole: str = ""
 
 
@@ -83,7 +85,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "continue": "\n\n".join(filter(None, (_resuming(facts, state), facts.earlier_work))),
         "interrupted": contract.resuming(facts.last, "") if interrupted else "",
         "last_failure": "\n\n".join(
-            filter(None, (facts.not_landed, _failure(facts.last_failure), _said(facts.note)))
+            filter(None, (facts.not_landed, facts.reviewed, _failure(facts.last_failure), _said(facts.note)))
         ),
         "state": contract.state(facts.state_file, state, program=facts.program) if facts.state_file else "",
         "breaks": contract.breaks(state.breaks),
@@ -95,7 +97,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
 
 
 def _resuming(facts: PromptFacts, state: StateFacts) -> str:
-    explained = bool(facts.last_failure or facts.not_landed)
+    explained = bool(facts.last_failure or facts.not_landed or facts.reviewed)
     return contract.resuming(facts.last, state.sub_step, explained=explained)
 
 

@@ -7,6 +7,7 @@ A story that conflicts, or is red alone or together with another, stays on its b
 an open decision: see `autopilot-multi decide`.
 If the target is checked out, its files follow; files that you have changed are never touched.
 `autopilot-multi undo` undoes a landing.
+With --pr nothing lands here: the forge merges the drafts of the stories when its own rules are met.
 """
 
 import argparse
@@ -47,6 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
     )
+    parser.add_argument(
+        "--pr",
+        action="store_true",
+        help="do not land here: mark the drafts of the stories as ready, and let the forge merge them by its "
+        "own rules (merge queue or auto-merge)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
     parser.add_argument("--events", action="store_true", help="stream every step as a line of JSON")
     parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
@@ -56,6 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the train, or land it."""
+    if arguments.pr:
+        return _through_the_forge(arguments, output)
     from runner.land.session import Request, land, show_plan
     from runner.land.train import Style
 
@@ -85,6 +94,43 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     ended = land(request, view, confirmed=confirmed)
     return _show(ended, output, silent=arguments.events)
+
+
+def _through_the_forge(arguments: argparse.Namespace, output: Output) -> int:
+    """Hand the drafts of done stories to the queue of the forge."""
+    from runner.cli.commands.run.pr import draft_settings, outcome_data, show_failures
+    from runner.land.drafts.session import queue_drafts
+
+    settings = draft_settings(arguments, output)
+    queued = queue_drafts(
+        Path(arguments.directory),
+        settings,
+        arguments.stories,
+        arguments.style or settings.land_style,
+        output.say,
+        dry_run=arguments.dry_run,
+    )
+    numbers = {each.content.story_id: each for each in queued.outcomes}
+    output.document(
+        {
+            "onto": queued.onto,
+            "queued": [outcome_data(numbers[name]) for name in queued.queued],
+            "waiting": [{"id": name, "why": why} for name, why in queued.waiting],
+            "failed": [{"id": each.story_id, "reason": each.reason} for each in queued.failures],
+            "dry_run": arguments.dry_run,
+        },
+        success=not queued.failures,
+    )
+    if arguments.dry_run:
+        output.answer("\n".join(f"would {act}" for each in queued.outcomes for act in each.acts))
+    words = (
+        "would be handed to the queue of the forge" if arguments.dry_run else "is in the queue of the forge"
+    )
+    for name in queued.queued:
+        output.answer(f"{name:<24} {words}  {numbers[name].url}")
+    for name, why in queued.waiting:
+        output.answer(f"{name:<24} {why}")
+    return show_failures(queued, output)
 
 
 def _require_consent(

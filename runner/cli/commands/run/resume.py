@@ -18,7 +18,7 @@ from runner.cli.run_options import add_detach, add_trust, trust_of
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
     from runner.core.model import RunId, RunSnapshot, Story
-    from runner.run.control.requests import Retry as Again
+    from runner.run.coordinator import Again
     from runner.run.result.ended import Ended
 
 EXAMPLE = "autopilot-multi resume"
@@ -72,11 +72,12 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
-    ended = _carry_out(repository, run_id, arguments, output, again)
+    ended = carry_out(repository, run_id, arguments, output, again)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
         # What was left to do is done; how the stories ended is not news.
         ended = replace(ended, exit_code=0) if landing else ended
+    complete_drafts_of(repository, ended.run, output)
     appendix = None
     if ended.run.options.get("land") or is_imported(ended.run.options):
         settings = replace(settings_of(ended.run.options, top=repository.top), trust=trust)
@@ -93,13 +94,14 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
     return code
 
 
-def _carry_out(
+def carry_out(
     repository: "Repository",
     run_id: "RunId",
     arguments: argparse.Namespace,
     output: Output,
     again: "Again | None",
 ) -> "Ended":
+    """Continue a run with the user's view of it; returns when it has ended."""
     from runner.cli.dialog import bell_for
     from runner.cli.view import choose_dialog, choose_view
     from runner.run.coordinator import run_rest
@@ -121,6 +123,37 @@ def _carry_out(
         ring=bell_for(dialog),
         again=again,
     )
+
+
+def complete_drafts_of(repository: "Repository", run: "RunSnapshot", output: Output) -> None:
+    """Do what a killed process had planned for the drafts of a run."""
+    drafts = (story.workspace.draft for story in run.stories.values())
+    if not any(draft is not None and draft.planned for draft in drafts):
+        return
+    from runner.cli.commands.run.pr import outcome_line, show_failures
+    from runner.land.drafts.session import complete_drafts
+    from runner.plan.settings.json_form import from_json as settings_of
+
+    settings = settings_of(run.options, top=repository.top)
+    published = complete_drafts(repository, settings, run.run_id, output.say)
+    if published is not None:
+        for outcome in published.outcomes:
+            output.say(f"draft of {outcome_line(outcome)}")
+        show_failures(published, output)
+
+
+def consent_to_resume(
+    repository: "Repository", run_id: "RunId", output: Output, arguments: argparse.Namespace
+) -> None:
+    """Ask the user about what a run would run here that they have not agreed to."""
+    from isolation.paths import journal_path
+    from runner.core.events.fold import fold
+    from runner.core.events.run_stories import stories_of
+    from runner.records.journal import Journal
+
+    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+        events = journal.events(run_id)
+    _require_consent(repository, fold(run_id, events), stories_of(events), output, trust_of(arguments))
 
 
 def _require_consent(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from runner.cli.output import Output
 from runner.cli.parser import common
 from runner.cli.run_options import add_run_flags, budget_share, flags_of, shard_folders
+from runner.core.setting_groups.draft_settings import OFF
 
 if TYPE_CHECKING:
     from runner.core.model import Story
@@ -61,6 +62,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
         require_packages()
         require_url(plan.settings.otel_endpoint)
+    if plan.settings.draft_mr != OFF:
+        from runner.run.drafts.live import require_drafts
+
+        output.say(require_drafts(plan.repository, plan.settings))
     if arguments.detach and any(story.id not in plan.finished for story in plan.own):
         from runner.cli.detached import detach
 
@@ -101,6 +106,10 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
         output.warn(conflict.line)
     for line in lock_file_advice(plan.repository, plan.stories):
         output.say(f"note: {line}")
+    if plan.settings.draft_mr != OFF:
+        from runner.run.drafts.live import draft_note
+
+        output.say(f"note: {draft_note(plan.repository, plan.settings)}")
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0

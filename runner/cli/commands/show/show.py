@@ -54,6 +54,7 @@ def _lines(view: "StoryView", commits: "Sequence[CommitLine]") -> "Iterator[str]
         f"of {story.max_attempts}",
         "depends on": ", ".join(story.depends_on),
         "branch": story.workspace.branch or "",
+        "draft": story.workspace.draft.url if story.workspace.draft else "",
         "workspace": str(view.workspace or ""),
         "written in": view.written.source if view.written else "",
         "decision": str(story.decision.question.get("question", "")) if story.decision else "",

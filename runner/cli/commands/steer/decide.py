@@ -161,6 +161,8 @@ def _next(question: "Question", letter: str, run: str, *, live: bool) -> str:
     from runner.core.choose import QuestionKind
     from runner.core.left_out.evidence import RESOLVE, RETRY
 
+    if question.kind is QuestionKind.REVIEW:
+        return "autopilot-multi watch-prs --once"
     if question.kind is not QuestionKind.LANDING:
         return "" if live else f"autopilot-multi resume{run}"
     word = question.option(letter).word

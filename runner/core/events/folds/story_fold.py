@@ -7,16 +7,19 @@ from msgspec.structs import replace
 
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
+from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events import steering
 from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
+from runner.core.events.folds.draft_fold import last_conversation, with_draft
 from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import TAKEN_OVER
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
+    IMPLEMENT,
     Conversation,
     Decision,
     KillSwitch,
@@ -53,6 +56,9 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return story  # they concern several stories, so the fold of the run applies them
     if isinstance(body, cd.CandidateBody):
         return after_candidate(story, body)
+    if isinstance(body, df.DraftBody):
+        known = with_draft(story, body)
+        return _reviewed(known) if isinstance(body, df.ReviewTaken) else known
     if isinstance(body, AgentBody):
         return with_agent(story, body, at)
     match body:
@@ -336,6 +342,24 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         handed_to="" if story.status is Status.FAILED else story.handed_to,
         away={} if story.status is Status.FAILED else story.away,
     )
+
+
+def _reviewed(story: StorySnapshot) -> StorySnapshot:
+    """Return a story that others have commented on, ready for another attempt in its conversation.
+
+    It has one step, whatever flow the story has gone through.
+    """
+    decided = story.decided if story.decision is None else (*story.decided, story.decision)
+    again = replace(
+        step_again(story),
+        flow="quick",
+        place=IMPLEMENT,
+        step=IMPLEMENT,
+        step_history=StepHistory(conversation=last_conversation(story)),
+        decision=None,
+        decided=decided,
+    )
+    return requeued(again)
 
 
 def _last_seen(story: StorySnapshot) -> float | None:
