@@ -143,7 +143,7 @@ def test_a_story_joins_a_shared_tree_if_its_claim_is_disjoint(repo: Path, tmp_pa
         },
         "greedy": {"command": "true", "owns": ["packages/*/a.txt"]},
     }.items():
-        write_story(later, name, **{"max_attempts": 1, **keys})
+        write_story(later, name, max_attempts=1, **keys)  # type: ignore[arg-type]  # no prompt is among them
     commit_stories(repo)
     shared = ("--bg-isolation=none", f"--enforce={level}", "--max-stories=2")
     with (

@@ -137,7 +137,7 @@ class TestHtml:
         """One that is tried again later has not been in parallel with what ran in between."""
         entries = tuple({"id": name, "title": name, "depends_on": [], "source": ""} for name in "ab")
         a, b = StoryId("a"), StoryId("b")
-        bodies = {
+        bodies: dict[int, ev.Body] = {
             0: ev.RunStarted(
                 base="c", isolation="worktree", enforcement="none", max_stories=1, options={}, stories=entries
             ),
