@@ -61,17 +61,31 @@ class Owners:
 
     Only where one story works at a time may they overlap. A path then belongs to the one that works. What is
     open to all, by the claim of `ANYBODY`, is so inside the claims of stories, too: a test that imports a
-    package of another story has Python write its cache there.
+    package of another story has Python write its cache there. A story that joins the run later is `put` beside
+    the others, while other threads ask.
     """
 
     def __init__(self, claims: Mapping[str, Claim]) -> None:
-        self._claims: Final = claims
-        self._anywhere: Final = [story_id for story_id, claim in claims.items() if not roots(claim)]
+        self._claims: Final[dict[str, Claim]] = {}
+        self._anywhere: Final[list[str]] = []
         self._rooted: Final[dict[str, list[str]]] = {}
+        self._above: Final[set[str]] = set()
         for story_id, claim in claims.items():
-            for root in roots(claim):
-                self._rooted.setdefault(root, []).append(story_id)
-        self._above: Final = {above for root in self._rooted for above in ancestors(root)}
+            self.put(story_id, claim)
+
+    def put(self, story_id: str, claim: Claim) -> None:
+        """Add the claim of a story, or replace the one that it had."""
+        before = self._claims.get(story_id)
+        if before is not None:
+            for place in (self._anywhere, *(self._rooted[root] for root in roots(before))):
+                if story_id in place:
+                    place.remove(story_id)
+        self._claims[story_id] = claim
+        if not roots(claim):
+            self._anywhere.append(story_id)
+        for root in roots(claim):
+            self._rooted.setdefault(root, []).append(story_id)
+            self._above.update(ancestors(root))
 
     def of(self, path: str, *, working: str) -> str | None:
         """Return the story that owns a path, before others the one that is `working`; None if none does."""

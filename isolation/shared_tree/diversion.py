@@ -55,6 +55,10 @@ class Diversion:
         self._overlays = overlays
         self._top = repository.top
 
+    def admit(self, story_id: str, claim: Claim) -> None:
+        """Take the claim of a story that joins the run."""
+        self._owners.put(story_id, claim)
+
     @asynccontextmanager
     async def session(self, story_id: str) -> AsyncIterator[Watched]:
         """Settle the session's overlay when it is over."""

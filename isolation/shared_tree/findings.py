@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners
 from isolation.git.commits import named
 from isolation.git.repository import Repository
@@ -50,6 +51,9 @@ class Watch(Protocol):
 
     def session(self, story_id: str) -> AbstractAsyncContextManager[Watched]:
         """Watch one session from its beginning to its end."""
+
+    def admit(self, story_id: str, claim: Claim) -> None:
+        """Take the claim of a story that joins the run, before it works."""
 
 
 class Refusals(Struct, frozen=True, kw_only=True):

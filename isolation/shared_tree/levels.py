@@ -49,6 +49,7 @@ UNPREVENTED = "a write outside a story's claim is not prevented, only found when
 class SharedTree(Struct, frozen=True, kw_only=True):
     """One working tree in which the stories of a run work, each within its claim.
 
+    `claims` grows when a story joins the run.
     `writable` is what the settings open to every story; `open_to_all` adds what this program and agents
     write there themselves. `folders` are the existing folders that `writable` owns. `byproducts` is what
     agents leave at the top: it is not work, so it is deleted with an overlay. `overlays` is the folder in
@@ -207,14 +208,15 @@ class Deny(Level):
     def open(self, tree: SharedTree) -> Enforcement:
         """Close the tree; a watch compares what stories can still write to but do not own."""
         top = tree.repository.top
-        folders = {
-            story_id: (*folders_around(claim), *tree.folders) for story_id, claim in tree.claims.items()
-        }
+
+        def folders(story_id: str) -> Sequence[str]:
+            return (*folders_around(tree.claims[story_id]), *tree.folders)
+
         # Landlock leaves modes and times open everywhere, so there every running story may have changed one.
         reach = None if self.support().means is Means.LANDLOCK else folders
 
         def confine(story_id: str) -> Confinement:
-            return self.confine(top, (f"{EXCHANGE}/{story_id}", *folders[story_id]), top)
+            return self.confine(top, (f"{EXCHANGE}/{story_id}", *folders(story_id)), top)
 
         return Enforcement(watch=_watch(tree, reach), confine=confine)
 
@@ -259,7 +261,9 @@ def probe(where: Path | None = None) -> tuple[Support, ...]:
     return tuple(level.support(where) for level in LEVELS.values())
 
 
-def _watch(tree: SharedTree, reach: Mapping[str, Sequence[str]] | None, *, prevented: bool = True) -> Watch:
+def _watch(
+    tree: SharedTree, reach: Callable[[str], Sequence[str]] | None, *, prevented: bool = True
+) -> Watch:
     from isolation.shared_tree.tree_watch import TreeWatch  # loads trio, which a plan does not need
 
     watch = TreeWatch(

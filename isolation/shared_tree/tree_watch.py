@@ -18,7 +18,7 @@ Invariants:
 """
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -101,7 +101,7 @@ class TreeWatch:
         run_id: str,
         claims: Mapping[str, Claim],
         open_to_all: Claim,
-        reach: Mapping[str, Sequence[str]] | None = None,
+        reach: Callable[[str], Sequence[str]] | None = None,
         prevented: bool = True,
     ) -> None:
         self._reach = reach
@@ -124,6 +124,10 @@ class TreeWatch:
         self._undone: set[str] = set()
         self._lock = trio.Lock()
         self._gate = _Gate()
+
+    def admit(self, story_id: str, claim: Claim) -> None:
+        """Take the claim of a story that joins the run; `claims` and `reach` have it already."""
+        self._owners.put(story_id, claim)
 
     def begin(self) -> None:
         """Take the first snapshot, before any story works; blocking."""
@@ -227,7 +231,7 @@ class TreeWatch:
         at_work = {each.story_id for each in self._spans if each.within(first, last)}
         if self._reach is not None:
             reach = self._reach
-            at_work = {story_id for story_id in at_work if lies_in(difference.path, reach[story_id])}
+            at_work = {story_id for story_id in at_work if lies_in(difference.path, reach(story_id))}
         return tuple(sorted(at_work))
 
     def _folder_changed_at(self, path: str) -> int:

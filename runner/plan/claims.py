@@ -145,6 +145,44 @@ def assign_claims(
     return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes, overlaps=overlaps)
 
 
+def claim_additions(
+    new: Sequence[Story],
+    present: Sequence[Story],
+    ownership: Ownership,
+    settings: Settings,
+    *,
+    folding: bool,
+) -> tuple[Story, ...]:
+    """Return stories that join a run with their claims, proven as in its plan against those it has.
+
+    What the run has keeps its claims: they are what is enforced.
+    """
+    owners = tuple(replace(story, owns=ownership.globs_of(story)) for story in new)
+    shared, one_at_a_time = settings.bg_isolation == SHARED, settings.max_stories == 1
+    if shared and one_at_a_time:
+        whole = ownership.boundary or (EVERYTHING,)
+        return tuple(_with_docs(replace(one, owns=one.owns or whole), settings.docs_folder) for one in owners)
+    if shared:
+        _require_claims(owners)
+    claimed = assign_claims(
+        new,
+        ownership,
+        isolation=settings.bg_isolation,
+        folding=folding,
+        at_once=settings.max_stories,
+        docs=settings.docs_folder,
+    ).stories
+    if shared:
+        others = (story for story in present if story.id not in {one.id for one in claimed})
+        require_disjoint_stories((*others, *claimed), folding=folding)
+    return claimed
+
+
+def require_disjoint_stories(stories: Iterable[Story], *, folding: bool) -> None:
+    """Refuse stories of a shared tree that may own a path together; the error names one."""
+    _require_disjoint({story.id: claims.compile(story.owns, folding=folding) for story in stories})
+
+
 def _with_docs(story: Story, docs: str) -> Story:
     """Return a story whose claim, if it has one, contains the folder of its documents."""
     if story.flow == QUICK.name or not story.owns:

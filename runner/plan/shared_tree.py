@@ -56,14 +56,17 @@ class OpenSharedTree(Struct, frozen=True, kw_only=True):
     """The shared tree during one run: its claims, its watch, and what sessions may write to.
 
     `confine` returns the confinement of a story's sessions, None where the system offers none; `judge` judges
-    the writes that the confinement refused. Both block. `refusal` are environment variables that make git
-    refuse commits in sessions. `shared` are folders that every story may write to.
+    the writes that the confinement refused. Both block. `admit` takes the claim of a story that joins the
+    run, which was proven disjoint from the others, or raises if the level cannot enclose it. `refusal` are
+    environment variables that make git refuse commits in sessions. `shared` are folders that every story may
+    write to.
     """
 
     claims: Mapping[str, Claim]
     watch: Watch
     confine: Callable[[str], Confinement | None]
     judge: Callable[[str, Attempts], Refusals]
+    admit: Callable[[Story], None]
     refusal: Mapping[str, str]
     overlays: Path
     shared: Sequence[str] = ()
@@ -312,11 +315,20 @@ def _opened(
         byproducts=claims.compile(left, folding=folding) if left else None,
     )
     enforcement = level.open(tree)
+    owners = Owners({**owned, ANYBODY: open_to_all})
+
+    def admit(story: Story) -> None:
+        level.require_enclosable(repository.top, {story.id: story.owns})
+        claim = owned[story.id] = claims.compile(story.owns, folding=folding)
+        owners.put(story.id, claim)
+        enforcement.watch.admit(story.id, claim)
+
     return OpenSharedTree(
         claims=owned,
         watch=enforcement.watch,
         confine=enforcement.confine,
-        judge=partial(judge, repository, Owners({**owned, ANYBODY: open_to_all})),
+        judge=partial(judge, repository, owners),
+        admit=admit,
         refusal=_refusal(repository),
         overlays=overlays,
         shared=shared,

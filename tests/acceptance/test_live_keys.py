@@ -8,11 +8,14 @@ import shutil
 import signal
 import termios
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from runner.serve.web.access.address import read_address
 from tests.acceptance.program import LIMIT, command, commit_stories, run, start, wait_until, write_story
+from tests.acceptance.test_web import Socket
 from tests.acceptance.tmux import Window
 from tests.acceptance.written_runs import coordinator, write_events
 from tests.records.sample_runs import mixed_events
@@ -107,6 +110,33 @@ def test_a_run_is_steered_by_keys_at_three_sizes(repo: Path, tmp_path: Path, win
         "docs-1": "stopped",
         "broken": "failed",
     }
+
+
+def test_a_key_opens_the_page_which_ends_with_the_dashboard(
+    repo: Path, tmp_path: Path, window: Window
+) -> None:
+    """The browser gets a file that leads to the page; pressed again, the same page is opened again."""
+    opened, browser, go = tmp_path / "opened", tmp_path / "browser", tmp_path / "go"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    write_story(repo, "a", command=f"until test -f {go}; do sleep 0.1; done; echo x > x.txt")
+    commit_stories(repo)
+    window.type(f"BROWSER={browser} {shlex.join(command('run'))}")
+    window.await_text("● a", "w page")
+    window.press("w")
+    window.await_text("page: http://127.0.0.1:")
+    wait_until(opened.exists, what="the browser is started")
+    served = read_address(repo / ".git")
+    assert served is not None
+    (door,) = opened.read_text().split()
+    assert served.url in unescape(Path(door.removeprefix("file://")).read_text())
+    assert '<div class="board"' in Socket(served.url).ask("GET", "/")[2]
+    window.press("w")
+    wait_until(lambda: opened.read_text().split() == [door, door], what="it is opened again")
+    assert read_address(repo / ".git") == served
+    go.touch()
+    window.await_text("1 done")
+    wait_until(lambda: read_address(repo / ".git") is None, what="the page ends with the run")
 
 
 def _answer(window: Window) -> None:

@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from isolation.model import EnforcementLevel, Means
 from runner.core.events.story_json import to_json
 from runner.core.model import SessionKind, Status, Story, StoryId
 from runner.run.control.reader import RunReader
 from runner.run.control.requests import Add, Retry, TakeOver
 from runner.run.control.steering import RefusedError, Steering
-from tests.acceptance.program import answered, run, started, wait_until, write_story, writes
+from tests.acceptance.program import (
+    answered,
+    commit_stories,
+    run,
+    started,
+    wait_until,
+    write_story,
+    writes,
+)
 from tests.conftest import git
+from tests.isolation.guard.guard_scenes import require
 
 A, B, C = StoryId("a"), StoryId("b"), StoryId("c")
 
@@ -112,6 +122,48 @@ def test_an_added_story_survives_a_kill(repo: Path, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert ran.story("b")["status"] == "done"
     assert git(repo, "show", "autopilot/b:b.txt") == "b\n"
+
+
+@pytest.mark.parametrize(
+    "level",
+    ["divert", pytest.param("deny", marks=pytest.mark.slow), pytest.param("detect", marks=pytest.mark.slow)],
+)
+def test_a_story_joins_a_shared_tree_if_its_claim_is_disjoint(repo: Path, tmp_path: Path, level: str) -> None:
+    """One that would own a path of another is refused with that path; one that joined keeps to its claim."""
+    if level != "detect":
+        require(EnforcementLevel(level), Means.MOUNTS)
+    wait, ready, go = waits(tmp_path, "a")
+    write_story(repo, "a", command=f"mkdir -p packages/a; {wait}; {writes('packages/a/a.txt')}")
+    later = repo / "later"
+    later.mkdir()
+    for name, keys in {
+        "b": {"command": f"mkdir -p packages/b; {writes('packages/b/b.txt')}"},
+        "c": {
+            "command": f"mkdir -p packages/c; {writes('packages/c/c.txt')}; {writes('packages/b/stray.txt')}"
+        },
+        "greedy": {"command": "true", "owns": ["packages/*/a.txt"]},
+    }.items():
+        write_story(later, name, max_attempts=1, **keys)  # type: ignore[arg-type]  # no prompt is among them
+    commit_stories(repo)
+    shared = ("--bg-isolation=none", f"--enforce={level}", "--max-stories=2")
+    with (
+        started(repo, "run", "--json", *shared, "--deconflict-paths=packages/{id}/**") as program,
+        RunReaderAfter(repo, ready) as reader,
+    ):
+        refused = run(repo, "add", "later/stories/greedy.md")
+        assert refused.code != 0
+        assert "stories a and greedy both own packages/a/a.txt" in refused.err
+        with pytest.raises(RefusedError, match="stories a and x both own packages/a: "):
+            Steering(repo).send(Add(stories=(entry("x", "true", owns=("packages/a/**",)),)))
+        for name in (B, C):
+            assert run(repo, "add", f"later/stories/{name}.md").code == 0
+            until_ended(reader, name)
+        go.touch()
+        ran = program.finish()
+    assert {name: ran.story(name)["status"] for name in "abc"} == {"a": "done", "b": "done", "c": "failed"}
+    assert git(repo, "show", "autopilot/b:packages/b/b.txt") == "made\n"
+    assert not (repo / "packages" / "b" / "stray.txt").exists()
+    assert "packages/b/stray.txt" in ran.story("c")["reason"]
 
 
 def test_a_waiting_story_may_be_edited_until_it_starts(repo: Path, tmp_path: Path) -> None:

@@ -138,6 +138,14 @@ def test_more_stories_than_fit() -> None:
     assert any(line.startswith(f"… {40 - len(ids)} more") for line in lines)
 
 
+def test_the_rows_around_the_selected_story_are_in_the_order_of_the_run() -> None:
+    """The arrow keys walk them in this order, so the next row is the one that the next key selects."""
+    lines = drawn(large(), height=16, picture=Picture(keys="? help", selected=StoryId("pkg-05")))
+    ids = [line.removeprefix("▸").split()[1] for line in lines if "pkg-" in line]
+    assert "pkg-05" in ids[1:-1]
+    assert ids == sorted(ids), "and not by what needs a look most"
+
+
 def test_rest_is_counted_by_status() -> None:
     """When the rest is mixed, each kind is counted."""
     lines = drawn(large(), height=11)

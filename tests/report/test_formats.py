@@ -13,17 +13,21 @@ import pytest
 from msgspec.structs import replace
 
 from isolation.git.diffstat import Diff
+from runner.core.events import events as ev
 from runner.core.events.events import WindowChanged
+from runner.core.events.fold import fold
+from runner.core.events.steering import StoryRetried
 from runner.core.forecast.clashes import Clash, Forecast
 from runner.core.limits.kill_switches import Switch
 from runner.core.limits.prices import AS_OF
-from runner.core.model import Note, Outcome, Status
+from runner.core.model import Note, Outcome, Status, StoryId
 from runner.report.annotations import MOST, github, gitlab
 from runner.report.html.page import html
+from runner.report.html.timeline import timeline
 from runner.report.junit import junit
 from runner.report.markdown import LIMIT, markdown
 from runner.report.report_data import ReportData
-from tests.report.report_runs import NASTY, sample_report
+from tests.report.report_runs import NASTY, RUN, sample_report
 
 
 class Page(HTMLParser):
@@ -128,6 +132,27 @@ class TestHtml:
         places = [float(bar[1]) for _, bar in by_time]
         assert places == sorted(places)
         assert {kind for kind, _, _ in bars} == {"work", "verify", "bad"}
+
+    def test_a_story_that_had_ended_does_not_count_as_running(self) -> None:
+        """One that is tried again later has not been in parallel with what ran in between."""
+        entries = tuple({"id": name, "title": name, "depends_on": [], "source": ""} for name in "ab")
+        a, b = StoryId("a"), StoryId("b")
+        bodies: dict[int, ev.Body] = {
+            0: ev.RunStarted(
+                base="c", isolation="worktree", enforcement="none", max_stories=1, options={}, stories=entries
+            ),
+            1: ev.StoryStarted(story_id=a),
+            3: ev.StoryFinished(story_id=a, verdict="failed", reason="no"),
+            10: ev.StoryStarted(story_id=b),
+            20: StoryRetried(story_id=a, by="person"),
+            40: ev.StoryFinished(story_id=b, verdict="done", reason=""),
+            50: ev.StoryStarted(story_id=a),
+            52: ev.StoryFinished(story_id=a, verdict="done", reason=""),
+        }
+        events = [ev.Event(run_id=RUN, at=1000.0 + at, body=body) for at, body in bodies.items()]
+        drawn = timeline(ReportData(run=fold(RUN, events), events=events))
+        assert "<small>at most 1</small>" in drawn
+        assert drawn.count('class="rest"') == 1
 
     def test_fifty_stories_with_endless_logs_stay_below_two_megabytes(self) -> None:
         """Escaping makes a log five times as long, and the page is cut after that."""

@@ -3,6 +3,7 @@
 It knows a run only as snapshots and asks things of it only through the door, as any other process does.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.25
 OUTLOOK_SECONDS = 1.0
-PAGE_SECONDS = 10.0
+PAGE_SECONDS = 20.0
 """How long to wait until the page is served."""
 PAGE_POLL_SECONDS = 0.1
 
@@ -237,17 +238,17 @@ class LiveBoard:
         from runner.serve.web.access.address import read_address
 
         common_dir = find_repository(self._directory).common_dir
-        served = read_address(common_dir)
-        if served is not None:
-            return f"page: {served.url}"
         try:
-            page = launch(self._directory, ["web", "--open"])
+            # A page that is served already is opened. One that is started here ends with this process.
+            page = launch(self._directory, ["web", "--open", "--while", str(os.getpid())])
         except OSError as error:
             return f"the page has not started: {error.strerror}"
         deadline = time.monotonic() + PAGE_SECONDS
-        while page.alive and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             if (served := read_address(common_dir)) is not None:
                 return f"page: {served.url}"
+            if not page.alive:
+                break
             time.sleep(PAGE_POLL_SECONDS)
         return f"the page has not started; see {page.log}"
 

@@ -109,7 +109,11 @@ def _question(state: LiveState, run: RunSnapshot) -> PaneText | None:
     return PaneText(
         # In the title, how to answer is seen even where the question itself must be scrolled.
         title=f"{asked.story_id} asks{more} · {letters}: answer · Esc: later",
-        lines=(*choose.render(asked.question).split("\n"), *warning),
+        # The rules between its parts would take the lines of the table.
+        lines=(
+            *(line for line in choose.render(asked.question).split("\n") if line != choose.RULE),
+            *warning,
+        ),
         scroll=state.scroll,
         must_show=True,
     )

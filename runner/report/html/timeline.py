@@ -8,7 +8,7 @@ colors: every mark has a title and a symbol.
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from runner.core.events.events import WindowChanged
+from runner.core.events.events import StoryFinished, StoryStarted, WindowChanged
 from runner.core.model import Outcome, SessionKind, SessionRecord, StorySnapshot, Tier, Wait
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral, shorten
@@ -65,8 +65,9 @@ def timeline(data: ReportData, links: str = "#story-") -> str:
         *_axis(scale, height),
         *_machine(data, scale),
     ]
+    rests = _rests(data)
     for number, story in enumerate(stories):
-        parts += _row(data, story, scale, top + number * ROW, links)
+        parts += _row(data, story, rests.get(story.id, ()), scale, y=top + number * ROW, links=links)
     return "\n".join([*parts, "</svg></div>"])
 
 
@@ -185,10 +186,13 @@ def _tiers(
 def _running(data: ReportData) -> list[tuple[float, int]]:
     """Count the running stories at every instant at which the count changes."""
     changes: dict[float, int] = {data.run.started_at: 0}
+    rests = _rests(data)
     for story in data.run.stories.values():
         if story.started_at is not None:
-            # What waits in its slot does not run.
             steps = [(story.started_at, 1), (story.ended_at or data.until, -1)]
+            for since, until in rests.get(story.id, ()):
+                steps += [(since, -1), (until, 1)]
+            # What waits in its slot does not run.
             for wait in story.waits:
                 steps += [(wait.since, -1), (wait.until or data.until, 1)]
             for at, step in steps:
@@ -200,6 +204,19 @@ def _running(data: ReportData) -> list[tuple[float, int]]:
     return series
 
 
+def _rests(data: ReportData) -> dict[str, list[tuple[float, float]]]:
+    """Return when stories that were tried again, or went on after an answer, had ended in between."""
+    ended: dict[str, float] = {}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for event in data.events:
+        if isinstance(event.body, StoryFinished):
+            ended[event.body.story_id] = event.at
+        elif isinstance(event.body, StoryStarted) and event.body.story_id in ended:
+            name = event.body.story_id
+            found.setdefault(name, []).append((ended.pop(name), event.at))
+    return found
+
+
 def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     """Return a step path: each point's value holds until the next one."""
     path = f"L{points[0][0]},{points[0][1]}"
@@ -208,7 +225,15 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     return f"{path} H{end}"
 
 
-def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int, links: str) -> Iterable[str]:
+def _row(
+    data: ReportData,
+    story: StorySnapshot,
+    rests: Sequence[tuple[float, float]],
+    scale: _Scale,
+    *,
+    y: int,
+    links: str,
+) -> Iterable[str]:
     middle = y + ROW // 2
     yield f'<a href="{escape(links + story.id)}"><g>'
     yield f"<title>{escape(neutral(f'{story.id}: {label(story.status)}. {story.title}'))}</title>"
@@ -219,6 +244,9 @@ def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int, links: s
         if x > left:
             yield f'<line class="waits" x1="{left}%" y1="{middle}" x2="{x}%" y2="{middle}"/>'
         yield f'<line class="life" x1="{x}%" y1="{middle}" x2="{max(end, x + 0.2):.2f}%" y2="{middle}"/>'
+        for since, until in rests:
+            ends = (scale.x(since), scale.x(until))
+            yield f'<line class="rest" x1="{ends[0]}%" y1="{middle}" x2="{ends[1]}%" y2="{middle}"/>'
         for wait in story.waits:
             yield _wait(data, wait, scale, middle)
     else:

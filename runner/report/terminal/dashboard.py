@@ -64,10 +64,7 @@ def _body(run: RunSnapshot, picture: Picture, now: float, width: int, room: int)
         return [_line("no story matches the filter", "dim")][: max(0, room)] if run.stories else []
     if len(stories) > room:
         room = max(1, room - 1)
-        stories = sorted(stories, key=_urgency)
-        at = next((number for number, story in enumerate(stories) if story.id == picture.selected), 0)
-        first = min(max(0, at - room // 2), max(0, len(stories) - room))
-        shown = stories[first : first + room]
+        shown = _chosen_rows(stories, picture.selected, room)
     else:
         shown = stories
     rows = Rows(
@@ -82,6 +79,18 @@ def _body(run: RunSnapshot, picture: Picture, now: float, width: int, room: int)
     visible = {story.id for story in shown}
     hidden = [story for story in stories if story.id not in visible]
     return [*lines, _line(_more(hidden), "dim")] if hidden else lines
+
+
+def _chosen_rows(stories: Sequence[StorySnapshot], selected: str | None, room: int) -> list[StorySnapshot]:
+    """Return the stories for which there is room: those around the selected one, as the arrow keys walk them.
+
+    Without a selection, those that need a look most come first.
+    """
+    at = next((number for number, story in enumerate(stories) if story.id == selected), None)
+    if at is not None:
+        first = min(max(0, at - room // 2), max(0, len(stories) - room))
+        return list(stories[first : first + room])
+    return sorted(stories, key=_urgency)[:room]
 
 
 def _pane_room(pane: PaneText, left: int, rows: int, width: int) -> int:

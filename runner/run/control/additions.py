@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.git.repository import Repository
-from isolation.paths import journal_path
+from isolation.paths import folds_case, journal_path
 from runner.agents.catalog import require_clear_models, workers_of
 from runner.core.errors import UsageError
 from runner.core.events.fold import fold
@@ -17,6 +17,7 @@ from runner.core.schedule.graph import ordered
 from runner.core.settings import Settings
 from runner.core.text.names import unique
 from runner.core.trust import Demand
+from runner.plan.claims import claim_additions, read_ownership
 from runner.plan.plan import with_flow
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.load import Loaded
@@ -84,6 +85,10 @@ def _checked(
     repository: Repository, loaded: Loaded, new: Sequence[Story], running: RunningStories
 ) -> Additions:
     """Return the new stories in their order among those of the run; raises what a plan would raise."""
+    settings = running.settings
+    everybody = (*running.stories, *new)
+    ownership = read_ownership(replace(loaded, settings=settings), everybody, complete=False)
+    new = claim_additions(new, running.stories, ownership, settings, folding=folds_case(repository.top))
     by_id = {story.id: story for story in (*running.stories, *new)}
     chosen = tuple(story for story in ordered(by_id.values()) if story in new)
     workers = {story.id: workers_of(story, running.settings) for story in chosen}

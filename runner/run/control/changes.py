@@ -17,7 +17,7 @@ from trio import to_thread
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
-from isolation.paths import worktree_path
+from isolation.paths import folds_case, worktree_path
 from isolation.worktree.fresh import start_over
 from runner.agents.catalog import require_clear_models, workers_of
 from runner.agents.workers import Workers
@@ -30,6 +30,7 @@ from runner.core.limits.kill_switches import TAKEN_OVER
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.core.schedule.graph import ordered
 from runner.core.text.names import branch_of, id_problem
+from runner.plan.claims import require_disjoint_stories
 from runner.plan.stories.edited import edited_story
 from runner.run.control import requests as rq
 from runner.run.control.backlog import RunningBacklog
@@ -83,13 +84,34 @@ class BacklogChanges:
             try:
                 ordered([*{**self._backlog.by_id, **{story.id: story for story in stories}}.values()])
                 workers = await to_thread.run_sync(partial(self._workers, stories))
-            except RunnerError as error:
+                await to_thread.run_sync(partial(self._require_disjoint, stories))
+            except (RunnerError, IsolationError) as error:
                 return f"{error.message}; {error.hint}" if error.hint else error.message
-            problem = self._not_addable(stories)  # one may have started in the meantime
+            # One may have started in the meantime.
+            problem = self._not_addable(stories) or self._not_claimable(stories)
             if not problem:
                 await self._context.log.record(_added(stories))
                 self._backlog.take(stories, workers)
             return problem
+
+    def _require_disjoint(self, stories: Sequence[Story]) -> None:
+        """Refuse stories of a shared tree that would own a path which another one owns. Blocking."""
+        context = self._context
+        if context.shared_tree is not None and context.settings.max_stories > 1:
+            everybody = {**self._backlog.by_id, **{story.id: story for story in stories}}.values()
+            require_disjoint_stories(everybody, folding=folds_case(context.repository.top))
+
+    def _not_claimable(self, stories: Sequence[Story]) -> str:
+        """Take the claims of stories for a shared tree; return why its level cannot enclose them."""
+        tree = self._context.shared_tree
+        if tree is None:
+            return ""
+        try:
+            for story in stories:
+                tree.admit(story)
+        except IsolationError as error:
+            return f"{error.message}; {error.hint}" if error.hint else error.message
+        return ""
 
     async def retry(self, request: rq.Retry) -> str:
         """Try a story again that has ended."""
@@ -166,8 +188,6 @@ class BacklogChanges:
         return ENDING if self.closed or not self._admits() else ""
 
     def _not_addable(self, stories: Sequence[Story]) -> str:
-        if self._context.shared_tree is not None:
-            return "in a shared tree the claims of all stories are proven disjoint before the run starts"
         if not stories:
             return "there are no stories to add"
         states = self._context.log.snapshot.stories

@@ -140,7 +140,7 @@ class Actions(Struct, frozen=True, kw_only=True):
 
     def _land(self, form: Form) -> Notice:
         unverified = ["--yes"] if form.get("unverified") else []
-        return self._started(launch(self.source.directory, ["land", *unverified]), "Landing has begun")
+        return self._started(launch(self.source.directory, ["land", *unverified]), "Landing started")
 
     def _started(self, started: Launched, text: str) -> Notice:
         """Wait a moment for what the program refuses at once."""

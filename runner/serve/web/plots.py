@@ -43,6 +43,8 @@ def success_plot(runs: Sequence[PastRun]) -> str:
 
 def _plot(bars: Sequence[Bar], *, label: str, top: Callable[[float], str], most: float | None = None) -> str:
     known = [bar.value for bar in bars if bar.value is not None]
+    if not known:
+        return '<p class="none">No run has reported any.</p>'
     highest = most or max(known, default=0.0) or 1.0
     step = min(_FULL / max(1, len(bars)), _MOST_WIDE)
     parts = [

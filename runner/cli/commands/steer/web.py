@@ -49,6 +49,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.serve.web.access.guard import LOOPBACK
     from runner.serve.web.server import listen, make_web, url_of
 
+    if arguments.beside is not None and arguments.open and _open_served(Path(arguments.directory), output):
+        return 0
     with listen(arguments.host, arguments.port) as listener:
         port = listener.getsockname()[1]
         web = make_web(Path(arguments.directory), run=_named(arguments), host=arguments.host, port=port)
@@ -105,6 +107,18 @@ def _runs(pid: int) -> bool:
     except OSError:  # it is another user's
         return True
     return True
+
+
+def _open_served(directory: Path, output: Output) -> bool:
+    """Open the page that is served already; return whether there is one."""
+    from isolation.paths import find_repository
+    from runner.serve.web.access.address import door_path, read_address
+
+    common_dir = find_repository(directory).common_dir
+    served = read_address(common_dir)
+    if served is not None:
+        _open(door_path(common_dir, served.pid), output)
+    return served is not None
 
 
 def _open(door: Path, output: Output) -> None:

@@ -31,6 +31,11 @@ def address_path(common_dir: Path) -> Path:
     return autopilot_dir(common_dir) / "web.json"
 
 
+def door_path(common_dir: Path, pid: int) -> Path:
+    """Return the file that leads a browser to the page which a process serves."""
+    return autopilot_dir(common_dir) / f"web-{pid}.html"
+
+
 def read_address(common_dir: Path) -> Address | None:
     """Return where the page is served now; None if it is not."""
     try:
@@ -45,7 +50,7 @@ def read_address(common_dir: Path) -> Address | None:
 def published(common_dir: Path, url: str) -> Iterator[Path]:
     """Keep the address while the page is served; yields a file that leads a browser there."""
     mine = Address(pid=os.getpid(), url=url)
-    path, door = address_path(common_dir), autopilot_dir(common_dir) / f"web-{mine.pid}.html"
+    path, door = address_path(common_dir), door_path(common_dir, mine.pid)
     path.parent.mkdir(parents=True, exist_ok=True)
     head = '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
     leads = f'{head}<meta http-equiv="refresh" content="0; url={escape(url)}">'
