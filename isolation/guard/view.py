@@ -110,17 +110,25 @@ def through(
     if view.git_place != view.git_dir:
         _make_mount_point(view.git_place)
 
+    # For some fifty paths a session, of which most are in the git directory: by text, which is cheap.
+    git_text, git_folder = str(view.git_dir), f"{view.git_dir}/"
+    place_texts = tuple(map(str, view.places))
+    place_folders = tuple(f"{place}/" for place in place_texts)
+
     def seen(path: Path) -> Path:
-        inside_git = path.is_relative_to(view.git_dir)
-        return view.git_place / path.relative_to(view.git_dir) if inside_git else path
+        text = str(path)
+        if text == git_text:
+            return view.git_place
+        return view.git_place / text[len(git_folder) :] if text.startswith(git_folder) else path
 
     def hidden(path: Path) -> bool:
-        return path == seen(path) and any(path.is_relative_to(place) for place in view.places)
+        text = str(path)
+        return path == seen(path) and (text in place_texts or text.startswith(place_folders))
 
     read_only = {seen(path): what for path, what in confinement.read_only.items() if not hidden(path)}
     writable = [seen(path) for path in confinement.writable if not hidden(path)]
     named = (*confinement.read_only, *confinement.writable)
-    sources = {seen(path): confinement.sources.get(path, path) for path in named}
+    sources = {seen(path): confinement.sources.get(path, path) for path in dict.fromkeys(named)}
     dot_git, pointer = _own_files(view, git_dir)
     settle_submodules(repository, tree)
     writable.append(seen(git_dir) / "gitdir")

@@ -86,6 +86,29 @@ def test_an_editable_install_leads_into_the_story(person: Person, times: int) ->
     assert (Path(f"{root}.worktrees") / "broken" / "node_modules").readlink() == root / "node_modules"
 
 
+def test_a_spare_and_hooks_lead_into_the_story(person: Person) -> None:
+    """A tree of the pool stands at the checkout's path as a new one does, for hooks, work and verify."""
+    root = person.repository({PACKAGE: "value = 1\n", ".gitignore": ".venv/\n"})
+    told = f'test \\"$(pwd -P)\\" = {root} && python -c \\"import app; print(app.__file__)\\" > {{}}'
+    hooks = [f'{name} = "{told.format(name)}"\n' for name in ("after_create", "before_run")]
+    (root / "autopilot-multi.toml").write_text("pool = 1\nmax-attempts = 1\n[hooks]\n" + "".join(hooks))
+    active = activated(person, root)
+    where = "git rev-parse --git-dir > where"
+    person.story(root, "first", "echo x > x")
+    assert active.run(root, "run", "--json").story("first")["status"] == "done"
+    (spare,) = Path(f"{root}.worktrees").glob("_spare-*")
+    kept = Path((spare / ".git").read_text().strip()).name
+    verify = ['python -c "import app; assert app.value == 2"']
+    person.story(root, "fine", f"echo 'value = 2' > {PACKAGE}; {where}", verify=verify)
+    fine = active.run(root, "run", "fine", "--json")
+    assert fine.story("fine")["status"] == "done", fine.err
+    assert Path(person.git(root, "show", "autopilot/fine:where").strip()).name == kept
+    for name in ("after_create", "before_run"):
+        assert person.git(root, "show", f"autopilot/fine:{name}").strip() == f"{root}/{PACKAGE}"
+    person.story(root, "broken", f"echo 'raise SystemExit(1)' > {PACKAGE}", verify=["python -c 'import app'"])
+    assert active.run(root, "run", "broken", "--json").story("broken")["status"] == "failed"
+
+
 def test_a_run_from_a_linked_worktree_stands_in_for_both_checkouts() -> None:
     """A session starts where the run was started; that checkout and the main one lead to its own tree."""
     require(EnforcementLevel.DENY, Means.MOUNTS)

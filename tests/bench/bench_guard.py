@@ -1,8 +1,9 @@
 """What the write guard costs: the start of a session, and git and a build within it, beside none.
 
 The ways take turns, in an order that turns round, and are compared within a round: what else the
-machine does falls on all of them alike. The start is timed by the clock, the work by the processor time
-that it took, since on a busy machine the clock tells of the others. A witness works in the keeper, so what
+machine does falls on all of them alike. The start is timed by the clock and by the processor time that all
+its processes took, the work by its processor time alone: on a busy machine the clock tells of the others. A
+start keeps its limit if either does. A witness works in the keeper, so what
 that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
 The view, in which a session sees its own tree under the repository's path, is what a run takes where it can;
 the time in which the runner prepares it counts to its start. Sealed, as a run is by default, private files
@@ -16,8 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import timeit
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -79,8 +79,7 @@ def make_repository(folder: Path) -> Repository:
 
 async def once(keeper: Keeper, spec: SessionSpec) -> tuple[float, float]:
     """Time one session, by what it says itself or else to its known end; and with what its keeper used."""
-    server = psutil.Process().children()[0]
-    before, begun, told = _used_below(server), time.perf_counter(), b""
+    before, begun, told = _used_below(), time.perf_counter(), b""
     async with keeper.start(spec) as session:
         while chunk := await session.receive():
             told += chunk
@@ -89,19 +88,25 @@ async def once(keeper: Keeper, spec: SessionSpec) -> tuple[float, float]:
         assert ended.returncode == 0
     while psutil.pid_exists(session._keeper_pid):  # noqa: ASYNC110  the server reaps it and tells nobody
         await trio.sleep(0.001)
-    return float(told) if told else taken, _used_below(server) - before
+    return float(told) if told else taken, _used_below() - before
 
 
-def _used_below(server: psutil.Process) -> float:
-    """Return the processor time of all sessions and keepers that have ended."""
-    times = server.cpu_times()
-    return float(times.children_user + times.children_system)
+def _used_below() -> float:
+    """Return the processor time of all sessions and keepers that have ended, below any of our servers."""
+    times = [server.cpu_times() for server in psutil.Process().children()]
+    return float(sum(each.children_user + each.children_system for each in times))
 
 
-_PREPARING: dict[str, list[float]] = {}
-"""The seconds in which the runner prepares a view, each time."""
+def _prepared(prepare: Callable[[], object]) -> tuple[float, float]:
+    """Return how long the runner prepares a session, and what processor time it and its children use."""
+    used, begun = sum(os.times()[:4]), time.perf_counter()
+    prepare()
+    return time.perf_counter() - begun, sum(os.times()[:4]) - used
+
 
 Times = dict[str, list[tuple[float, float]]]
+_PREPARING: Times = {}
+"""The seconds in which the runner prepares a view, each time, and those of a processor."""
 
 
 async def measure() -> tuple[Times, Times]:
@@ -141,12 +146,12 @@ async def measure() -> tuple[Times, Times]:
             if not network_gap():
                 full = partial(hide, replace(seal, network=Network(allowed=("api.example.org",))))
                 ways[OFFLINE] = replace(ways[VIEW], confinement=full())
-            _PREPARING[VIEW] = timeit.repeat(lambda: confine(view=view), number=1, repeat=STARTS)
+            _PREPARING[VIEW] = [_prepared(partial(confine, view=view)) for _ in range(STARTS)]
             _PREPARING[SEALED], _PREPARING[OFFLINE] = [], []
             for _ in range(STARTS):
-                _PREPARING[SEALED].append(timeit.timeit(hide, number=1))
+                _PREPARING[SEALED].append(_prepared(hide))
                 if OFFLINE in ways:
-                    _PREPARING[OFFLINE].append(timeit.timeit(full, number=1))
+                    _PREPARING[OFFLINE].append(_prepared(full))
         works = {
             way: replace(spec, argv=(sys.executable, "-I", "-S", "-c", WORKLOAD))
             for way, spec in ways.items()
@@ -193,12 +198,14 @@ def main() -> bool:
         ratios = [mine / bare for mine, bare in zip(work, _own(works["none"]), strict=True)]
         record.compare("guard", f"git and build, {way} / none", ratios, WORK_LIMIT)
         ratio = statistics.median(ratios)
-        more += _ms(_PREPARING[way]) if way in _PREPARING else 0.0
+        more += _ms(_own(_PREPARING[way])) if way in _PREPARING else 0.0
+        used = _used_ms(starts[way]) - _used_ms(starts["none"]) + _used_ms(_PREPARING.get(way, []))
         limit = LIMITS_MS.get(way, START_LIMIT_MS)
-        fits = more <= limit and ratio <= WORK_LIMIT
+        # Where others use the machine, the time that passes is theirs, too.
+        fits = min(more, used) <= limit and ratio <= WORK_LIMIT
         verdict = "ok" if fits else "too slow"
         lines.append(
-            f"{way} - none, `true`: {more:+.2f} ms, at most {limit:g}; "
+            f"{way} - none, `true`: {more:+.2f} ms, {used:+.2f} ms of a processor, at most {limit:g}; "
             f"git and build: ratio {ratio:.2f}, at most {WORK_LIMIT:g}: {verdict}"
         )
         kept = kept and (fits or way.removesuffix(WITNESS) not in {support.means, *LIMITS_MS})
@@ -206,7 +213,7 @@ def main() -> bool:
         more = 0.0
         for mine, sealed in (
             (_own(starts[OFFLINE]), _own(starts[SEALED])),
-            (_PREPARING[OFFLINE], _PREPARING[SEALED]),
+            (_own(_PREPARING[OFFLINE]), _own(_PREPARING[SEALED])),
         ):
             more += _ms([one - other for one, other in zip(mine, sealed, strict=True)])
         fits = more <= NETWORK_LIMIT_MS
@@ -221,6 +228,11 @@ def main() -> bool:
 
 def _own(times: list[tuple[float, float]]) -> list[float]:
     return [own for own, _ in times]
+
+
+def _used_ms(times: list[tuple[float, float]]) -> float:
+    """Return the mean: a system counts processor time in steps that are longer than one start."""
+    return statistics.fmean(used for _, used in times) * 1e3 if times else 0.0
 
 
 def _ms(seconds: list[float]) -> float:
