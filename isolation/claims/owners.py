@@ -61,8 +61,8 @@ class Owners:
 
     Only where one story works at a time may they overlap. A path then belongs to the one that works. What is
     open to all, by the claim of `ANYBODY`, is so inside the claims of stories, too: a test that imports a
-    package of another story has Python write its cache there. A story that joins the run later is `put` beside
-    the others, while other threads ask.
+    package of another story has Python write its cache there. A story that joins the run later is `put`
+    beside the others, while other threads ask.
     """
 
     def __init__(self, claims: Mapping[str, Claim]) -> None:
