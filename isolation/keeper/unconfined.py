@@ -54,10 +54,10 @@ def run_bounded(
     Raises CommandLimitError if it exceeds one of them, and KeeperError if it cannot be started. When this
     returns or raises, the command and its process group are gone.
     """
-    # Files without a name, not pipes: nothing that the command leaves behind can keep us reading.
-    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+    # Files, not pipes: nothing that the command leaves behind can keep us reading.
+    with _scratch() as given, _scratch() as output, _scratch() as errors:
         given.write(stdin)
-        given.seek(0)
+        given.seek(0)  # which also writes what is buffered
         try:
             process = subprocess.Popen(  # noqa: S603  the caller's command
                 argv, cwd=cwd, env=env, stdin=given, stdout=output, stderr=errors, start_new_session=True
@@ -91,6 +91,13 @@ def _wait(process: "subprocess.Popen[bytes]", deadline: float, is_full: Callable
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _scratch() -> IO[bytes]:
+    """Return a file without a name; in memory where that is possible, since its content may be private."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("command", os.MFD_CLOEXEC), "w+b")
+    return TemporaryFile()
 
 
 def _size(file: IO[bytes]) -> int:

@@ -182,12 +182,15 @@ def _failed(error: Exception, output: "Output") -> int:
             hint="fix this and run again; `autopilot-multi doctor` checks this machine.",
         )
         return EXIT_SYSTEM
+    import os
+
+    from runner.core.text.redaction import Redactor
     from runner.records.crash_log import write_crash_log
 
     where = write_crash_log(error)
     output.error(
         code="bug",
-        message=f"internal error: {type(bug).__name__}: {bug}",
+        message=f"internal error: {type(bug).__name__}: {Redactor(os.environ).text(str(bug))}",
         hint=f"details are in {where}; please report them. Continue a run with `autopilot-multi resume`.",
     )
     return EXIT_SYSTEM

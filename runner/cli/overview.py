@@ -42,6 +42,9 @@ GROUPS = {
         "flows": "list, show or check the flows that stories follow",
         "state": "show, check or convert state files",
     },
+    "forge": {
+        "import": "write story files from issues, work items or a checklist",
+    },
     "ci": {
         "matrix": "split the backlog into the jobs of a CI pipeline",
         "aggregate": "join the shards of CI jobs, or combine state files",
@@ -59,13 +62,14 @@ GROUPS = {
 }
 """The folders of `runner/cli/commands/` with their commands; each command is a module of that name.
 
-A hyphen is an underscore there.
+Where that is no name in Python, a dash becomes an underscore, and `import` gets one.
 """
 
 _TITLES = {
     "run": "run stories",
     "steer": "watch and steer a run",
     "show": "inspect",
+    "forge": "trackers and forges",
     "ci": "CI and reports",
     "setup": "set up",
 }
@@ -76,7 +80,8 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 def module_of(command: str) -> str:
     """Return the dotted name of the module that holds a command."""
     group = next(folder for folder, commands in GROUPS.items() if command in commands)
-    return f"runner.cli.commands.{group}.{command.replace('-', '_')}"
+    module = f"{command}_" if command == "import" else command.replace("-", "_")
+    return f"runner.cli.commands.{group}.{module}"
 
 
 def overview() -> str:

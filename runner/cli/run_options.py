@@ -26,6 +26,16 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="with --again or --retry-failed: start over from the base; the old branches are kept under "
         "refs/autopilot/old/",
     )
+    what.add_argument(
+        "--from",
+        dest="from_sources",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="take the stories from issues or a checklist, without story files: "
+        "github:owner/repo?label=autopilot, gitlab:group/project, jira:JQL, ado:QUERY, checklist:FILE; "
+        "repeatable",
+    )
     what.add_argument("--events", action="store_true", help="stream every event as one line of JSON")
     add_detach(what)
     what.add_argument(

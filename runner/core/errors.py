@@ -39,6 +39,10 @@ class BacklogError(RunnerError):
     code = "backlog"
 
 
+class EmptyBacklogError(BacklogError):
+    """There is no story where stories are looked for."""
+
+
 class UnknownStoryError(BacklogError):
     """A word names neither a file nor a story."""
 

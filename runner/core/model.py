@@ -106,6 +106,7 @@ class Story(Struct, frozen=True, kw_only=True):
     at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
     it leases, `best_of` how many candidates it may have, `review` its reviewer. What is None is left to
     the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
+    `labels` are words for people. `origin` names the issue that it was imported from.
     """
 
     id: StoryId
@@ -130,6 +131,8 @@ class Story(Struct, frozen=True, kw_only=True):
     ports: int | None = None
     best_of: int | None = None
     review: str | None = None
+    labels: tuple[str, ...] = ()
+    origin: str = ""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -493,8 +496,4 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     @property
     def usage(self) -> Usage:
         """What the whole run has spent."""
-        total = Usage()
-        for story in self.stories.values():
-            if story.sessions:
-                total += story.usage
-        return total
+        return sum((story.usage for story in self.stories.values() if story.sessions), Usage())

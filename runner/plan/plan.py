@@ -53,7 +53,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """What the command line asks for.
 
     `is_job`: the result goes to other jobs as a shard, so earlier work on another base does not count.
-    `budget_share` is how much of what is left of the budgets this job may use.
+    `budget_share` is how much of what is left of the budgets this job may use. `given` are stories that are
+    in no file; then only those files are read that `sources` name.
     """
 
     directory: Path
@@ -66,6 +67,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     shard_in: tuple[Path, ...] | None = None
     is_job: bool = False
     budget_share: Share = Share()
+    given: tuple[Story, ...] | None = None
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
@@ -169,7 +171,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     require_ownership(settings)
     all_stories = _all_stories(request, settings, top)
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
-    ownership = read_ownership(loaded, all_stories, complete=not request.sources)
+    ownership = read_ownership(loaded, all_stories, complete=not request.sources and request.given is None)
 
     shards = load_shards(request.shard_in or ())
     only = _selected(request, shards.shards, repository)
@@ -225,7 +227,13 @@ def load_backlog(request: RunRequest) -> Backlog:
 def _all_stories(request: RunRequest, settings: Settings, top: Path) -> tuple[Story, ...]:
     """Read the stories of a request, or those of the settings."""
     cwd = request.directory.resolve()
-    return load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+    if request.given is None or request.sources:
+        found = load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+    else:
+        found = ()
+    # A file wins: its author may have changed the story.
+    ids = {story.id for story in found}
+    return *found, *(story for story in request.given or () if story.id not in ids)
 
 
 def _used(request: RunRequest, shards: Sequence[Shard], settings: Settings, base: str) -> OtherJobs:

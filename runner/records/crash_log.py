@@ -6,14 +6,16 @@ import time
 import traceback
 from pathlib import Path
 
+from runner.core.text.redaction import Redactor
+
 
 def write_crash_log(error: BaseException, folder: Path | None = None) -> Path:
-    """Write the traceback to a new file, in `folder` or among the temporary files, and return its path.
+    """Write the traceback, without secrets, to a new file in `folder` or a temporary one; return its path.
 
     With nowhere to write, that is the null device: a full disk must not turn one story's error into the
     end of the run.
     """
-    text = "".join(traceback.format_exception(error))
+    text = Redactor(os.environ).text("".join(traceback.format_exception(error)))
     for place in (folder, None):
         try:
             return _write(text, place)

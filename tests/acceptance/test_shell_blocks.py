@@ -353,6 +353,7 @@ def test_few_blocks_are_not_run() -> None:
         "docs/how-to/metrics-and-traces.md",
         "docs/how-to/python-project.md",
         "docs/how-to/steer-a-run.md",
+        "docs/how-to/take-stories-from-a-tracker.md",
     ]
     for path in PAGES.values():
         assert not re.search(r"^ *```(?:bash|shell|zsh)?\n *\$ ", path.read_text(), re.MULTILINE), path

@@ -28,7 +28,7 @@ def stand_in(folder: Path, name: str, script: str) -> Path:
     """Write a program that runs a script of the tests; return its folder, for PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {script} "$@"\n')
+    program.write_text(f'#!/bin/sh\nSTAND_IN={name} exec {sys.executable} -I -S {script} "$@"\n')
     program.chmod(0o755)
     return folder
 

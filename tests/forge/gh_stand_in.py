@@ -1,6 +1,6 @@
-"""A stand-in for `gh`, for machines without it: `gh api` as the program calls it, over plain HTTP.
+"""A stand-in for `gh` and `glab`, for machines without them: `api` as the program calls it, over plain HTTP.
 
-It reads GH_HOST and GH_ENTERPRISE_TOKEN, prints what `gh api --include` prints, and exits as `gh` does.
+It reads the host and the token from their variables, and prints and exits as `gh api --include` does.
 """
 
 import http.client
@@ -8,6 +8,8 @@ import os
 import sys
 
 NOT_SIGNED_IN = 4
+GLAB = os.environ.get("STAND_IN") == "glab"
+HOST, TOKEN = ("GITLAB_HOST", "GITLAB_TOKEN") if GLAB else ("GH_HOST", "GH_ENTERPRISE_TOKEN")
 
 
 def main() -> int:
@@ -21,20 +23,20 @@ def main() -> int:
     for word in rest:
         if word == "--method":
             method = next(rest)
-        elif word == "-H":
+        elif word in {"-H", "--header"}:
             name, _, value = next(rest).partition(":")
             headers[name] = value.strip()
         elif word == "--input" and next(rest) == "-":
             given = sys.stdin.buffer.read()
         else:
             path = word
-    token = os.environ.get("GH_ENTERPRISE_TOKEN")
+    token = os.environ.get(TOKEN)
     if not token:
         sys.stderr.write("To get started with GitHub CLI, please run:  gh auth login\n")
         return NOT_SIGNED_IN
     headers["Authorization"] = f"token {token}"
-    url = "/api/graphql" if path == "graphql" else f"/api/v3/{path}"
-    connection = http.client.HTTPConnection(os.environ["GH_HOST"], timeout=30)
+    url = "/api/graphql" if path == "graphql" else f"/api/{'v4' if GLAB else 'v3'}/{path}"
+    connection = http.client.HTTPConnection(os.environ[HOST], timeout=30)
     try:
         connection.request(method, url, given or None, headers)
         answer = connection.getresponse()

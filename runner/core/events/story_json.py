@@ -10,13 +10,13 @@ from runner.core.model import Story
 _LIMITS = frozenset({"escalate", "max_attempts", "story_minutes", "verify_minutes"})
 _NOT_THE_WORK = (
     _LIMITS
-    | {"source", "priority", "estimate", "mode", "allow_no_change", "ports"}
+    | {"source", "priority", "estimate", "mode", "allow_no_change", "ports", "labels", "origin"}
     | {
         "best_of",
         "review",
     }
 )
-"""Its file, urgency, length, mode, limits, ports and how a story is judged do not change the work."""
+"""Its file, urgency, length, mode, limits, ports, labels, origin and its judges do not change the work."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

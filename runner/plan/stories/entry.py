@@ -41,6 +41,9 @@ _WANTED = {
     "ports": "a whole number from 0 to 32",
     "best_of": "a whole number from 1 to 10",
     "review": "an agent, agent:model, or off",
+    "labels": "a label or a list of labels",
+    "origin": _TEXT,
+    "origin_digest": _TEXT,
 }
 _NOT_TEXT = frozenset(
     {
@@ -107,6 +110,8 @@ def _story_of(entry: Entry) -> Story:
         ports=fields.ports,
         best_of=fields.best_of,
         review=fields.review,
+        labels=tuple(fields.labels or ()),
+        origin=one_line(fields.origin or ""),
     )
 
 

@@ -51,6 +51,9 @@ class Fields(Struct, frozen=True, kw_only=True):
     ports: int | None = None
     best_of: int | None = None
     review: str | None = None
+    labels: list[str] | None = None
+    origin: str | None = None
+    origin_digest: str | None = None
 
 
 def require_sound(text: str) -> str:
@@ -131,6 +134,9 @@ KEYS: Mapping[str, Key] = {
     "ports": Key(holds=int, checks=(_within("ports"),)),
     "best_of": Key(holds=int, checks=(_within("best-of"),)),
     "review": _FILLED,
+    "labels": _TEXTS,
+    "origin": _TEXT,
+    "origin_digest": _TEXT,
 }
 
 

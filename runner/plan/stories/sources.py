@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.core.errors import BacklogError, UnknownStoryError
+from runner.core.errors import BacklogError, EmptyBacklogError, UnknownStoryError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure
 from runner.core.text.names import did_you_mean_story, id_problem, one_line, shown, slug, unique
@@ -62,9 +62,9 @@ class _Reader:
     def require_backlog(self) -> list[Story]:
         """Return the stories of the default folder, which must have some."""
         if not (self.top / self.default).exists():
-            raise BacklogError(f"no folder '{self.default}' with stories", hint=_NO_STORIES)
+            raise EmptyBacklogError(f"no folder '{self.default}' with stories", hint=_NO_STORIES)
         if not self.backlog():
-            raise BacklogError(f"no stories in '{self.default}'", hint=_NO_STORIES)
+            raise EmptyBacklogError(f"no stories in '{self.default}'", hint=_NO_STORIES)
         return self.backlog()
 
     def backlog(self) -> list[Story]:

@@ -16,6 +16,7 @@ from runner.cli.run_options import add_run_flags, budget_share, flags_of, shard_
 from runner.core.setting_groups.draft_settings import OFF
 
 if TYPE_CHECKING:
+    from runner.core.model import Story
     from runner.plan.plan import Plan
     from runner.run.result.ended import Ended
 
@@ -37,6 +38,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     request = RunRequest(
         directory=Path(arguments.directory),
         sources=tuple(arguments.sources),
+        given=_from_outside(arguments, output),
         flags=flags_of(arguments),
         only=tuple(arguments.only or ()),
         retry_failed=arguments.retry_failed,
@@ -69,6 +71,21 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
         return detach(arguments, output)
     return _run(plan, arguments, output)
+
+
+def _from_outside(arguments: argparse.Namespace, output: Output) -> "tuple[Story, ...] | None":
+    """Return the stories of `--from`; None without that flag."""
+    if not arguments.from_sources:
+        return None
+    import os
+
+    from runner.plan.intake.reading import load_imported
+
+    cwd = Path(arguments.directory).resolve()
+    imported = load_imported(arguments.from_sources, os.environ, cwd=cwd, say=output.say)
+    for note in imported.notes:
+        output.say(f"note: {note}")
+    return imported.stories
 
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
