@@ -91,17 +91,26 @@ class Project:
         return b"\n".join(path.read_bytes() for path in files)
 
 
-def make_project(folder: Path, repo: Path, github: ScriptedGitHub) -> Project:
-    """Add a remote on the scripted service to a repository, and an agent."""
+def make_clone(folder: Path, repo: Path, url: str) -> tuple[Actors, Path]:
+    """Add a remote with this address to a repository, which leads to a bare one, and an agent."""
     bare = folder / "remote.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
-    url = f"https://{github.host}/{REPO}.git"
     git(repo, "remote", "add", "origin", url)
     git(repo, "config", f"url.{bare}.insteadOf", url)
     git(repo, "push", "-q", "origin", "main")
     actors = Actors(folder / "actors", repo)
-    program = actors.install("claude")
-    github.api.repo.branches = PushedBranches(bare)
-    env = github.env | {"PATH": f"{program.parent}{os.pathsep}{github.env['PATH']}"}
+    actors.install("claude")
     (repo / "autopilot-multi.toml").write_text(f"max-stories = 3\nbase-check = {json.dumps('off')}\n")
-    return Project(actors=actors, bare=bare, api=github.api, env=env)
+    return actors, bare
+
+
+def with_agents(folder: Path, env: dict[str, str]) -> dict[str, str]:
+    """Return an environment in which the agents of a clone are found first."""
+    return env | {"PATH": f"{folder / 'actors' / 'bin'}{os.pathsep}{env['PATH']}"}
+
+
+def make_project(folder: Path, repo: Path, github: ScriptedGitHub) -> Project:
+    """Add a remote on the scripted service to a repository, and an agent."""
+    actors, bare = make_clone(folder, repo, f"https://{github.host}/{REPO}.git")
+    github.api.repo.branches = PushedBranches(bare)
+    return Project(actors=actors, bare=bare, api=github.api, env=with_agents(folder, github.env))

@@ -10,8 +10,10 @@ from runner.core.errors import UsageError
 from runner.core.settings import Settings
 from runner.forge.drafts.address import Address, address_of
 from runner.forge.drafts.github import GitHub
+from runner.forge.drafts.gitlab import GitLab
 from runner.forge.drafts.hosted import Forge
 from runner.forge.github import open_github
+from runner.forge.gitlab import open_gitlab
 
 
 def forge_of(
@@ -29,6 +31,10 @@ def forge_of(
 
 
 def _opened(address: Address, pause: Callable[[float], None], say: Callable[[str], None]) -> Forge:
+    if address.kind == "gitlab":
+        return GitLab(
+            rest=open_gitlab(os.environ, host=address.host, pause=pause, say=say), name=address.name
+        )
     rest = open_github(os.environ, host=address.host, pause=pause, say=say)
     return GitHub(rest=rest, name=address.name)
 
