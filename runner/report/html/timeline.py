@@ -205,7 +205,7 @@ def _running(data: ReportData) -> list[tuple[float, int]]:
 
 
 def _rests(data: ReportData) -> dict[str, list[tuple[float, float]]]:
-    """Return when stories that were tried again, or went on after an answer, had ended in between."""
+    """Return when stories that were tried again, or continued after an answer, had ended in between."""
     ended: dict[str, float] = {}
     found: dict[str, list[tuple[float, float]]] = {}
     for event in data.events:
