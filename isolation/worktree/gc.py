@@ -66,7 +66,7 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
     registered = {entry.path: entry for entry in entries}
     if root.is_dir():
         # Listed although they are never removed, so that the user sees why they stay.
-        known |= {root / TRASH, root / EARLIER, git_place(root)}
+        known |= {root / TRASH, root / EARLIER, root / FOLDER, git_place(root)}
         strays = (path for path in root.iterdir() if path not in known)
         findings += [_foreign(path, registered.get(path)) for path in strays]
     return tuple(sorted(findings, key=lambda finding: finding.path))

@@ -63,6 +63,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         from runner.cli.detached import detach
 
         return detach(arguments, output)
+    from runner.run.pool.overlays import prepare_overlays
+
+    if note := prepare_overlays(plan.repository, plan.settings):
+        output.warn(note)
     return _run(plan, arguments, output)
 
 
