@@ -101,26 +101,38 @@ async def open_workspace(
     opened = OpenWorkspace(workspace=workspace, provide=provide)
     try:
         yield opened
-    except BaseException:
-        if not opened.begun:
-            # Nothing has run there yet, so the worktree holds no work and can be removed again.
-            with trio.move_on_after(_GRACE, shield=True):
+    except BaseException as error:
+        with trio.move_on_after(_GRACE, shield=True):
+            if not opened.begun:
+                # Nothing has run there yet, so the worktree holds no work and can be removed again.
                 await offload(undo)
+            elif isinstance(error, IsolationError):
+                await offload(make_plain, repository, request.path)
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     else:
-        if opened.finished:
-            reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
-            opened.closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
-        else:
-            opened.closing = Closing(removed=False, reason="story not finished")
-        if not opened.closing.removed:
-            opened.closing = await offload(_kept, repository, request.path, opened.closing)
+        opened.closing = await _closed(repository, request, opened, pool, sweep=sweep)
     finally:
         removed = opened.closing is not None and opened.closing.removed
         if mounted and symlink_directories and opened.begun and not removed:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
                 await offload(relink, repository, request.path, symlink_directories)
+
+
+async def _closed(
+    repository: Repository,
+    request: WorkspaceRequest,
+    opened: OpenWorkspace,
+    pool: Pool | None,
+    *,
+    sweep: bool,
+) -> Closing:
+    """Close the worktree of a story that is finished, or keep it."""
+    closing = Closing(removed=False, reason="story not finished")
+    if opened.finished:
+        reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
+        closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
+    return closing if closing.removed else await offload(_kept, repository, request.path, closing)
 
 
 def _kept(repository: Repository, path: Path, closing: Closing) -> Closing:

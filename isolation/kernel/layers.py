@@ -6,8 +6,8 @@ that has them. Another process of the same user can join them.
 
 Invariants:
 
-- Two overlays never share an upper folder: the kernel refuses the second, in whatever mounts it is. It does so
-  only if `index=on` is asked for, though as a user it then does without the index itself.
+- Two overlays never share an upper folder: the kernel refuses the second, in whatever mounts it is. It does
+  so only if `index=on` is asked for, though as a user it then does without the index itself.
 - As root a folder of the layer below can be renamed (`redirect_dir=on`). Others get `EXDEV`, since only root
   may store what that needs; programs such as `mv` then copy.
 """
@@ -39,12 +39,12 @@ def mounts_of(pid: int) -> str:
 
 
 def part_from_machine() -> None:
-    """Leave the machine's mounts for new ones; as a user, in a namespace of users too. Needs to be one thread."""
+    """Leave the machine's mounts for new ones, as a user also its users. The process must have one thread."""
     enter_namespaces(NEW_MOUNTS)
 
 
 def join(pid: int) -> None:
-    """Share the mounts of a process of the same user, and stay in the current folder. Needs to be one thread."""
+    """Share the mounts of a process of the same user. This process must have one thread."""
     here = os.getcwd()  # noqa: PTH109  joining leads to the root folder
     kinds = {"user": _NEW_USERS, "mnt": NEW_MOUNTS}
     opened: list[tuple[int, int]] = []

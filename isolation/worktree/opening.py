@@ -113,7 +113,7 @@ async def create_undoable(
     if pool is not None and pool.size:
         spare = await offload(pool.take, request, limiter=populate_limiter)
     below = None
-    if bottoms is not None and request.sparse is None and not os.path.lexists(request.path):
+    if bottoms is not None and request.sparse is None:
         below = await offload(bottoms.find, request, limiter=populate_limiter)
     try:
         registered = await offload(_register, repository, request, interrupted, spare)

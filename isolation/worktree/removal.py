@@ -26,7 +26,7 @@ from isolation.guard.submodules import remove_links
 from isolation.model import Closing, Workspace
 from isolation.paths import git_place
 from isolation.worktree.layers.lifting import lift, put_down
-from isolation.worktree.layers.records import drop_layer, layer_at
+from isolation.worktree.layers.records import drop_layer, is_hidden, layer_at
 from isolation.worktree.removed.store import (
     Removed,
     entry_in,
@@ -37,6 +37,7 @@ from isolation.worktree.removed.store import (
 )
 
 TRASH = ".trash"
+HIDDEN = "its files are a layer over a checkout, which this process does not see"
 _GITLINK = "160000"
 
 
@@ -70,6 +71,8 @@ def close_path(
     Worktrees with the same `batch` are brought back together; without one, those of a run.
     """
     try:
+        if is_hidden(repository.common_dir, path):
+            return Closing(removed=False, reason=HIDDEN)
         if not path.exists():
             with metadata_lock(repository.common_dir):
                 clear_missing(repository, path)

@@ -117,9 +117,7 @@ def make_context(
         deadline=trio.current_time() + max(0.0, settings.max_hours * SECONDS_PER_HOUR - others.seconds),
         budget=BudgetLedger(settings, lambda: log.snapshot, partial(load_spending, records), others),
         registry=Registry(assignment.repository.common_dir),
-        write_crash=partial(
-            write_crash_log, folder=run_dir(assignment.repository.common_dir, run_id)
-        ),
+        write_crash=partial(write_crash_log, folder=run_dir(assignment.repository.common_dir, run_id)),
         retry_failed=assignment.retry_failed,
         past=past,
         left_open=left_open,

@@ -14,7 +14,7 @@ from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
 from isolation.keeper.unconfined import run_unconfined
 from isolation.kernel.layers import cover, is_covered, uncover
-from isolation.worktree.layers.records import Layer, drop_layer, layer_at
+from isolation.worktree.layers.records import Layer, drop_layer, empty, layer_at, prepare_place
 
 _COPY = ("cp", "--archive", "--reflink=auto", "--no-target-directory", "--")
 
@@ -24,18 +24,19 @@ def lift(layer: Layer, aside: Path) -> None:
     if is_covered(layer.place):
         uncover(layer.place)
     layer.upper.rename(aside)
+    empty(layer)
     layer.place.rmdir()
 
 
 def put_down(layer: Layer, aside: Path) -> None:
     """Undo a `lift`. Raises OSError."""
-    layer.place.mkdir(exist_ok=True)
+    prepare_place(layer)
     aside.rename(layer.upper)
     cover(layer.place, Path(layer.bottom), layer.upper, layer.work, trusted=layer.trusted)
 
 
 def make_plain(repository: Repository, path: Path) -> str:
-    """Give a worktree that is a layer files of its own, which everybody sees; return why if it stays one.
+    """Copy all files of a layer, so that it is a worktree that everybody sees; return why if it stays one.
 
     Nothing may be at work in it. Blocks for as long as a checkout takes.
     """
@@ -47,7 +48,6 @@ def make_plain(repository: Repository, path: Path) -> str:
     try:
         if not is_covered(path):
             return "it is not visible to this process"
-        # In its git directory, so that the copy is checked out completely or not at all.
         copied = run_unconfined([*_COPY, str(path), str(whole)], env={"PATH": os.environ.get("PATH", "")})
         if copied.returncode:
             delete_tree(whole)
@@ -55,6 +55,7 @@ def make_plain(repository: Repository, path: Path) -> str:
         sync_disk(whole)
         with metadata_lock(repository.common_dir):
             uncover(path)
+            empty(layer)
             whole.rename(path)  # in the place of the empty folder
         drop_layer(repository.common_dir, layer)
     except OSError as error:

@@ -29,6 +29,9 @@ from isolation.paths import layers_dir
 FOLDER = ".layers"
 """The folder below a worktree root with what is written over checkouts."""
 
+NOTE = "READ-ME-FIRST.txt"
+"""What is at the path of a layer for those who do not see it."""
+
 BOTTOM_PREFIX = "_base-"
 """How the names of checkouts begin that layers lie over."""
 
@@ -88,6 +91,11 @@ def layer_at(common_dir: Path, path: Path) -> Layer | None:
     return next((layer for layer in found if layer.exists), None)
 
 
+def is_hidden(common_dir: Path, path: Path) -> bool:
+    """Whether a worktree is a layer that this process does not see: its path has an empty folder, or none."""
+    return layer_at(common_dir, path) is not None and not is_covered(path)
+
+
 def write_layer(common_dir: Path, layer: Layer) -> None:
     """Record a layer that is about to be made."""
     layers_dir(common_dir).mkdir(parents=True, exist_ok=True)
@@ -107,11 +115,12 @@ def drop_layer(common_dir: Path, layer: Layer) -> None:
 
 
 def clear_dead(common_dir: Path) -> None:
-    """Delete what a kill left of layers that were begun, removed or made plain. The caller holds the lease."""
+    """Delete what a kill left of layers that were begun, removed or made plain. Needs the lease."""
     for layer in load_layers(common_dir):
         if layer.exists:
             continue
         with suppress(OSError):  # an empty folder would look like a worktree without files
+            empty(layer)
             layer.place.rmdir()
         drop_layer(common_dir, layer)
 
@@ -121,6 +130,24 @@ def make_scratch(layer: Layer) -> None:
     layer.upper.mkdir(parents=True)
     layer.work.mkdir()
     shutil.copymode(layer.place, layer.upper)
+
+
+def prepare_place(layer: Layer) -> None:
+    """Make the folder at a layer's path, with a note for those who see nothing else there."""
+    layer.place.mkdir(exist_ok=True)
+    note = (
+        "The files of this worktree are a layer over another checkout, which only autopilot-multi and\n"
+        f"what it starts see. `autopilot-multi open {layer.place.name}` makes it an ordinary worktree once\n"
+        f"no run is active; with --shell it starts a shell that sees it. What was changed is in\n"
+        f"{layer.upper}.\n"
+    )
+    with suppress(OSError):
+        (layer.place / NOTE).write_text(note)
+
+
+def empty(layer: Layer) -> None:
+    """Remove the note from the folder at a layer's path; the overlay is not mounted there any more."""
+    (layer.place / NOTE).unlink(missing_ok=True)
 
 
 def _file(common_dir: Path, name: str) -> Path:

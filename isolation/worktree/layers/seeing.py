@@ -29,8 +29,8 @@ from isolation.kernel.layers import (
     part_from_machine,
     uncover,
 )
-from isolation.paths import autopilot_dir, layers_dir
-from isolation.worktree.layers.records import Layer, layer_at, load_layers
+from isolation.paths import autopilot_dir
+from isolation.worktree.layers.records import Layer, layer_at, load_layers, prepare_place
 
 _LOCK_SECONDS = 10.0
 _POLL = 0.02
@@ -40,17 +40,12 @@ _entered: dict[Path, str] = {}
 HINT = "set `workspace` to `worktree`, or to `auto` to use worktrees where overlays are not available"
 
 
-def has_layers(common_dir: Path) -> bool:
-    """Whether there may be worktrees that are layers, by one look at a folder."""
-    return bool(load_layers(common_dir)) if layers_dir(common_dir).is_dir() else False
-
-
 def see_layers(common_dir: Path) -> None:
     """Let this process see the worktrees that are layers, if there are any; else do nothing.
 
     For commands that only look: whatever fails, they do without.
     """
-    if not has_layers(common_dir):
+    if not load_layers(common_dir):
         return
     with suppress(OSError, WorkspaceError):
         enter(common_dir)
@@ -171,7 +166,7 @@ def require_visible(common_dir: Path, path: Path) -> None:
 def _covered(layer: Layer) -> OSError | None:
     """Mount a layer; return why not."""
     try:
-        layer.place.mkdir(exist_ok=True)
+        prepare_place(layer)
         cover(layer.place, Path(layer.bottom), layer.upper, layer.work, trusted=layer.trusted)
     except OSError as error:
         return error

@@ -29,15 +29,19 @@ from isolation.worktree.layers.records import (
     FOLDER,
     Layer,
     drop_layer,
+    empty,
     load_layers,
     make_scratch,
+    prepare_place,
     write_layer,
 )
 from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
 from isolation.worktree.pool.making import changes_attributes, check_out, rebuild, retire
 from isolation.worktree.pool.seals import Seal, original_index, surroundings_of
 
-REASON = "autopilot-multi: the checkout below the worktrees of stories; `autopilot-multi gc --apply` removes it"
+REASON = (
+    "autopilot-multi: the checkout below the worktrees of stories; `autopilot-multi gc --apply` removes it"
+)
 _HINT = "set `workspace` to `worktree`"
 
 
@@ -57,8 +61,13 @@ class Bottoms:
             if path not in known and not path.is_symlink() and path.is_dir():
                 retire(self.repository, path)
 
-    def find(self, request: WorkspaceRequest) -> Spare:
-        """Return the checkout that a new worktree is laid over, made now if there is none. Blocks."""
+    def find(self, request: WorkspaceRequest) -> Spare | None:
+        """Return the checkout that a story's worktree is laid over, made now if there is none. Blocks.
+
+        None for a story that has a worktree.
+        """
+        if os.path.lexists(request.path):
+            return None
         commit, surroundings = request.parents[0], surroundings_of(self.repository)
         hooked = surroundings.hooks or (self.repository.common_dir / "hooks" / "post-checkout").exists()
         with self._lock:  # all stories that begin want the same one
@@ -146,9 +155,11 @@ class Bottoms:
         make_scratch(layer)
         write_layer(common, layer)
         (path / ".git").rename(layer.upper / ".git")
+        prepare_place(layer)
         try:
             cover(path, spare.path, layer.upper, layer.work, trusted=layer.trusted)
         except OSError as error:
+            empty(layer)
             (layer.upper / ".git").rename(path / ".git")
             drop_layer(common, layer)
             raise WorkspaceError(
@@ -163,6 +174,13 @@ class Bottoms:
 def load_bottoms(common_dir: Path) -> tuple[Seal, ...]:
     """Return every checkout that layers may lie over."""
     return tuple(sorted(_load_all(common_dir), key=lambda seal: seal.name))
+
+
+def forget_bottom(common_dir: Path, path: Path) -> None:
+    """Let no more layers lie over a checkout."""
+    for seal in load_bottoms(common_dir):
+        if seal.path == str(path):
+            _file(common_dir, seal.name).unlink(missing_ok=True)
 
 
 def drop_bottom(repository: Repository, seal: Seal) -> None:

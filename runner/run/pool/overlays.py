@@ -1,14 +1,18 @@
 """Worktrees as layers over one checkout: whether a run gets them, and the mounts in which it sees them.
 
-The mounts come first, while the program has one thread and has started nothing: everything that the run starts
-must be in them.
+The mounts come first, while the program has one thread and has started nothing: all that the run starts must
+be in them.
 """
 
+import time
 from pathlib import Path
 
-from isolation.errors import WorkspaceError
+from isolation.errors import LeaseHeldError, WorkspaceError
+from isolation.files import lease
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode, Means
+from isolation.worktree.layers.lifting import make_plain
+from isolation.worktree.layers.records import layer_at
 from isolation.worktree.layers.seeing import HINT, enter, is_entered, see_layers, trial
 from isolation.worktree.pool.bottoms import Bottoms
 from runner.core.errors import SettingsError
@@ -17,6 +21,7 @@ from runner.plan.guard import WriteGuard
 from runner.plan.plan import worktree_root_of
 
 OVERLAY, AUTO = "overlay", "auto"
+_POLL = 0.2
 
 
 def prepare_overlays(repository: Repository, settings: Settings) -> str:
@@ -64,3 +69,24 @@ def _obstacle(settings: Settings) -> str:
     if not settings.guard:
         return "without the write guard a session could change the checkout that all stories lie over"
     return ""
+
+
+def is_reachable(repository: Repository, folder: Path, *, patience: float = 0.0) -> bool:
+    """Whether programs that we do not start see the files of a worktree.
+
+    One that is a layer gets files of its own for that, unless a run is active; then, with patience, it is
+    waited for that the run does it. Raises if that fails. Blocks.
+    """
+    deadline = time.monotonic() + patience
+    while layer_at(repository.common_dir, folder) is not None:
+        try:
+            with lease.acquire(repository.common_dir, "open"):
+                why = make_plain(repository, folder)
+        except LeaseHeldError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL)
+            continue
+        if why:
+            raise WorkspaceError(f"{folder} cannot be made an ordinary worktree: {why}", hint="run again")
+    return True

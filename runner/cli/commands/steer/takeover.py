@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from runner.run.control.story_view import AgentConversation
 
 EXAMPLE = "autopilot-multi takeover checkout-17 --start"
+
+SEES_TREES = True
+
+LAYER_SECONDS = 120.0
+"""How long a worktree may take to get files of its own."""
 POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
 
@@ -35,11 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Ask the active run, wait for the end of the session, then hand over."""
-    from isolation.paths import find_repository
+    from isolation.git.repository import Repository
     from runner.run.control.reader import RunReader
     from runner.run.control.requests import TakeOver
     from runner.run.control.steering import Steering, require_stories
     from runner.run.control.story_view import conversation_of, story_view
+    from runner.run.pool.overlays import is_reachable
 
     steering = Steering(Path(arguments.directory))
     active = steering.active
@@ -54,7 +60,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
                 output.say(f"story {story_id} still stops after its session; run this again to take it over")
                 return EXIT_INTERRUPTED
         view = story_view(reader, story_id)
-    found = conversation_of(view, find_repository(Path(arguments.directory)).top)
+    repository = Repository.open(Path(arguments.directory))
+    found = conversation_of(view, repository.top)
+    is_reachable(repository, found.folder, patience=LAYER_SECONDS)
     back = _back(story_id, view.run.run_id, active=view.alive)
     output.document(
         {
