@@ -102,12 +102,10 @@ async def open_workspace(
     try:
         yield opened
     except BaseException as error:
-        with trio.move_on_after(_GRACE, shield=True):
-            if not opened.begun:
-                # Nothing has run there yet, so the worktree holds no work and can be removed again.
-                await offload(undo)
-            elif isinstance(error, IsolationError):
-                await offload(make_plain, repository, request.path)
+        if not opened.begun or isinstance(error, IsolationError):
+            # Where nothing has run yet, the worktree holds no work and can be removed again.
+            with trio.move_on_after(_GRACE, shield=True):
+                await offload(partial(make_plain, repository, request.path) if opened.begun else undo)
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     else:

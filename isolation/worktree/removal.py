@@ -138,7 +138,7 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True, into: Pat
             if layer is None:
                 path.rename(aside)
             else:
-                lift(layer, aside)
+                lift(repository.common_dir, layer, aside)
         except OSError as error:
             return f"it could not be moved aside: {error.strerror}"
         try:

@@ -75,7 +75,8 @@ def _run_command(name: str, rest: list[str], *, word: str = "") -> int:
     try:
         module: ModuleType = import_module(module_of(name))
         arguments = parse(name, module, rest)
-        if getattr(module, "SEES_TREES", False):
+        # What is started without a terminal looks by itself.
+        if getattr(module, "SEES_TREES", False) and not getattr(arguments, "detach", False):
             _see_layers(arguments.directory)
         return int(module.execute(arguments, output))
     except CommandLineError as error:

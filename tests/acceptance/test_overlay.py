@@ -96,13 +96,13 @@ def test_stories_end_as_in_worktrees(person: Person) -> None:
     assert seen["overlay"][1] == {"busy": "done", "next": "done", "fails": "failed", "wrong": "failed"}
     assert "left.txt" in seen["overlay"][3]["fails"]
     clone = clones["overlay"]
-    trees = Path(f"{clone}.worktrees")
-    assert [path.name[:6] for path in trees.glob("_*")] == ["_base-"]
-    assert not (trees / ".layers").exists()
+    folder = Path(f"{clone}.worktrees")
+    assert [path.name[:6] for path in folder.glob("_*")] == ["_base-"]
+    assert not (folder / ".layers").exists()
     assert not overlays(person.folder)
     removed = person.run(clone, "gc", "--apply", "--json").data["worktrees"]
     assert [row["verdict"] for row in removed if "_base-" in row["path"]] == ["removed"]
-    assert not list(trees.glob("_base-*"))
+    assert not list(folder.glob("_base-*"))
 
 
 def test_a_killed_run_leaves_a_layer_that_resume_continues(person: Person) -> None:

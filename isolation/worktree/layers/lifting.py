@@ -14,18 +14,19 @@ from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
 from isolation.keeper.unconfined import run_unconfined
 from isolation.kernel.layers import cover, is_covered, uncover
-from isolation.worktree.layers.records import Layer, drop_layer, empty, layer_at, prepare_place
+from isolation.worktree.layers.records import Layer, drop_layer, empty, layer_at, locked, prepare_place
 
 _COPY = ("cp", "--archive", "--reflink=auto", "--no-target-directory", "--")
 
 
-def lift(layer: Layer, aside: Path) -> None:
+def lift(common_dir: Path, layer: Layer, aside: Path) -> None:
     """Move away what was written, and free the path. Raises OSError."""
-    if is_covered(layer.place):
-        uncover(layer.place)
-    layer.upper.rename(aside)
-    empty(layer)
-    layer.place.rmdir()
+    with locked(common_dir):
+        if is_covered(layer.place):
+            uncover(layer.place)
+        layer.upper.rename(aside)
+        empty(layer)
+        layer.place.rmdir()
 
 
 def put_down(layer: Layer, aside: Path) -> None:
@@ -53,7 +54,7 @@ def make_plain(repository: Repository, path: Path) -> str:
             delete_tree(whole)
             return copied.stderr.decode(errors="replace").strip().splitlines()[-1]
         sync_disk(whole)
-        with metadata_lock(repository.common_dir):
+        with metadata_lock(repository.common_dir), locked(repository.common_dir):
             uncover(path)
             empty(layer)
             whole.rename(path)  # in the place of the empty folder

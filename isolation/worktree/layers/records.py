@@ -14,6 +14,7 @@ the other.
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from isolation.errors import WorkspaceError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import replace_file
+from isolation.files.disk import LockFile, replace_file
 from isolation.kernel.layers import is_covered
-from isolation.paths import layers_dir
+from isolation.paths import autopilot_dir, layers_dir
+
+_LOCK_SECONDS = 30.0
+_POLL = 0.02
 
 FOLDER = ".layers"
 """The folder below a worktree root with what is written over checkouts."""
@@ -119,9 +124,10 @@ def clear_dead(common_dir: Path) -> None:
     for layer in load_layers(common_dir):
         if layer.exists:
             continue
-        with suppress(OSError):  # an empty folder would look like a worktree without files
-            empty(layer)
-            layer.place.rmdir()
+        if not os.path.lexists(layer.place / ".git"):
+            with suppress(OSError):  # an empty folder would look like a worktree without files
+                empty(layer)
+                layer.place.rmdir()
         drop_layer(common_dir, layer)
 
 
@@ -130,6 +136,18 @@ def make_scratch(layer: Layer) -> None:
     layer.upper.mkdir(parents=True)
     layer.work.mkdir()
     shutil.copymode(layer.place, layer.upper)
+
+
+def locked(common_dir: Path) -> LockFile:
+    """Wait for the lock under which layers are mounted and taken off; processes that join look for all."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while (lock := LockFile.attempt(autopilot_dir(common_dir) / "layers.lock")) is None:
+        if time.monotonic() > deadline:
+            raise WorkspaceError(
+                "another process is busy with the worktrees of this repository", hint="try again in a moment"
+            )
+        time.sleep(_POLL)
+    return lock
 
 
 def prepare_place(layer: Layer) -> None:

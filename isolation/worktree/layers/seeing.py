@@ -17,7 +17,6 @@ from pathlib import Path
 
 from isolation.errors import WorkspaceError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import LockFile
 from isolation.keeper.confined import forget_servers
 from isolation.kernel.layers import (
     cover,
@@ -30,9 +29,8 @@ from isolation.kernel.layers import (
     uncover,
 )
 from isolation.paths import autopilot_dir
-from isolation.worktree.layers.records import Layer, layer_at, load_layers, prepare_place
+from isolation.worktree.layers.records import Layer, layer_at, load_layers, locked, prepare_place
 
-_LOCK_SECONDS = 10.0
 _POLL = 0.02
 _entered: dict[Path, str] = {}
 """The mounts that this process is in, by the git directory; a fork has them too."""
@@ -63,7 +61,7 @@ def enter(common_dir: Path) -> None:
         raise WorkspaceError("a process with several threads cannot see overlays", hint=HINT)
     folder = _holders(common_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(common_dir):
+    with locked(common_dir):
         try:
             holder = next(_living(folder), None)
             if holder is not None:
@@ -140,7 +138,7 @@ def cover_all(common_dir: Path, *, patience: float = 0.0) -> None:
     One that cannot be mounted stays as it is: `require_visible` says why. Blocks.
     """
     deadline = time.monotonic() + patience
-    with _locked(common_dir):
+    with locked(common_dir):
         for layer in load_layers(common_dir):
             while layer.exists and not is_covered(layer.place):
                 error = _covered(layer)
@@ -188,17 +186,6 @@ def _living(folder: Path) -> Iterator[int]:
 
 def _holders(common_dir: Path) -> Path:
     return autopilot_dir(common_dir) / "seeing"
-
-
-def _locked(common_dir: Path) -> LockFile:
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while (lock := LockFile.attempt(autopilot_dir(common_dir) / "layers.lock")) is None:
-        if time.monotonic() > deadline:
-            raise WorkspaceError(
-                "another process is busy with the worktrees of this repository", hint="try again in a moment"
-            )
-        time.sleep(_POLL)
-    return lock
 
 
 def _leave(own: Path, pid: int) -> None:

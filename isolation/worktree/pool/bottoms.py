@@ -31,6 +31,7 @@ from isolation.worktree.layers.records import (
     drop_layer,
     empty,
     load_layers,
+    locked,
     make_scratch,
     prepare_place,
     write_layer,
@@ -152,6 +153,14 @@ class Bottoms:
             bottom=spare.seal.path,
             trusted=is_trusted(),
         )
+        with locked(common):
+            self._cover(spare, layer)
+        if not spare.is_ready_at(tip):
+            (git_dir / BEHIND).touch()
+        _place_index(original_index(common, spare.seal.name), git_dir)
+
+    def _cover(self, spare: Spare, layer: Layer) -> None:
+        common, path = self.repository.common_dir, layer.place
         make_scratch(layer)
         write_layer(common, layer)
         (path / ".git").rename(layer.upper / ".git")
@@ -166,9 +175,6 @@ class Bottoms:
                 f"no overlay can be mounted at {path}: {error.strerror}",
                 hint=f"{_HINT}, or `worktree-root` to a folder on another file system",
             ) from error
-        if not spare.is_ready_at(tip):
-            (git_dir / BEHIND).touch()
-        _place_index(original_index(common, spare.seal.name), git_dir)
 
 
 def load_bottoms(common_dir: Path) -> tuple[Seal, ...]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi resume"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `resume`."""

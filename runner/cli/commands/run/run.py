@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi --max-stories=3"
 
+SEES_TREES = True
+
 EXIT_SYSTEM = 2
 
 
