@@ -141,6 +141,7 @@ def make_scratch(layer: Layer) -> None:
 def locked(common_dir: Path) -> LockFile:
     """Wait for the lock under which layers are mounted and taken off; processes that join look for all."""
     deadline = time.monotonic() + _LOCK_SECONDS
+    autopilot_dir(common_dir).mkdir(exist_ok=True)
     while (lock := LockFile.attempt(autopilot_dir(common_dir) / "layers.lock")) is None:
         if time.monotonic() > deadline:
             raise WorkspaceError(

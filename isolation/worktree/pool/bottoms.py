@@ -9,6 +9,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from isolation.errors import WorkspaceError
+from isolation.errors import IsolationError, WorkspaceError
 from isolation.files.disk import replace_file, sync_disk
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
@@ -84,7 +85,7 @@ class Bottoms:
                 continue
             good = is_intact(self.repository, seal, surroundings)
             if good and seal.run_id != self.run_id:
-                good = is_unchanged(self.repository, seal, thorough=not seal.guarded)
+                good = _looked_at(self.repository, seal)
             if good and seal.commit == commit:
                 return self._ours(seal)
             if good and self._serves(seal, commit):
@@ -175,6 +176,32 @@ class Bottoms:
                 f"no overlay can be mounted at {path}: {error.strerror}",
                 hint=f"{_HINT}, or `worktree-root` to a folder on another file system",
             ) from error
+
+
+_ahead: dict[Seal, "Future[bool]"] = {}
+"""What was looked at ahead, or still is."""
+
+
+def look_ahead(repository: Repository) -> None:
+    """Begin to look at every file of the checkouts below, while the program still loads."""
+    seals = load_bottoms(repository.common_dir)
+    if not seals:
+        return
+    threads = ThreadPoolExecutor(len(seals))
+    for seal in seals:
+        _ahead[seal] = threads.submit(is_unchanged, repository, seal, thorough=not seal.guarded)
+    threads.shutdown(wait=False)
+
+
+def _looked_at(repository: Repository, seal: Seal) -> bool:
+    """Whether nothing in a checkout has changed since it was made."""
+    ahead = _ahead.pop(seal, None)
+    try:
+        if ahead is not None:
+            return ahead.result()
+    except (IsolationError, OSError):
+        pass  # said again by the second try
+    return is_unchanged(repository, seal, thorough=not seal.guarded)
 
 
 def load_bottoms(common_dir: Path) -> tuple[Seal, ...]:

@@ -14,7 +14,7 @@ from isolation.model import IsolationMode, Means
 from isolation.worktree.layers.lifting import make_plain
 from isolation.worktree.layers.records import layer_at
 from isolation.worktree.layers.seeing import HINT, enter, is_entered, see_layers, trial
-from isolation.worktree.pool.bottoms import Bottoms
+from isolation.worktree.pool.bottoms import Bottoms, look_ahead
 from runner.core.errors import SettingsError
 from runner.core.settings import Settings
 from runner.plan.guard import WriteGuard
@@ -45,6 +45,7 @@ def prepare_overlays(repository: Repository, settings: Settings) -> str:
     if why:
         see_layers(repository.common_dir)
         return f"stories get ordinary worktrees, since overlays are not available here: {why}"
+    look_ahead(repository)
     return ""
 
 

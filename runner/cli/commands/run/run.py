@@ -61,14 +61,16 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
         require_packages()
         require_url(plan.settings.otel_endpoint)
-    if arguments.detach and any(story.id not in plan.finished for story in plan.own):
+    active = any(story.id not in plan.finished for story in plan.own)
+    if arguments.detach and active:
         from runner.cli.detached import detach
 
         return detach(arguments, output)
-    from runner.run.pool.overlays import prepare_overlays
+    if active:
+        from runner.run.pool.overlays import prepare_overlays
 
-    if note := prepare_overlays(plan.repository, plan.settings):
-        output.warn(note)
+        if note := prepare_overlays(plan.repository, plan.settings):
+            output.warn(note)
     return _run(plan, arguments, output)
 
 
