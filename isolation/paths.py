@@ -206,6 +206,11 @@ def pool_dir(common_dir: Path) -> Path:
     return autopilot_dir(common_dir) / "pool"
 
 
+def layers_dir(common_dir: Path) -> Path:
+    """Return the folder of what is known about worktrees that are layers, and the checkouts below them."""
+    return autopilot_dir(common_dir) / "layers"
+
+
 def removed_dir(common_dir: Path) -> Path:
     """Return the folder of removed worktrees that can be brought back."""
     return autopilot_dir(common_dir) / "removed"

@@ -18,7 +18,9 @@ from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
+from isolation.worktree.layers.lifting import make_plain
 from isolation.worktree.opening import create_or_attach, create_undoable
+from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
@@ -65,13 +67,15 @@ async def open_workspace(
     interrupted: bool = False,
     sweep: bool = True,
     pool: Pool | None = None,
+    bottoms: Bottoms | None = None,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
     `resumed` says that this run, or one that was killed, has opened it in the shared tree before. A worktree
     is made before the block; `begin` makes it again if it vanished since, and brings in the ignored files
     that it needs. Where sessions get the shared directories `mounted`, they are linked only when it is kept.
-    At the end it is closed or kept. With a `pool` it comes from there if it can, and goes back there.
+    At the end it is closed or kept. With a `pool` it comes from there if it can, and goes back there. With
+    `bottoms` it is a layer over a checkout; one that is kept becomes a worktree with files of its own.
     """
     import trio
 
@@ -82,37 +86,59 @@ async def open_workspace(
         return
     # Before anything is created: a bad setting leaves no worktree behind.
     require_inside(symlink_directories)
-    workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted, pool=pool)
+    workspace, undo = await create_undoable(
+        repository, request, limiter, interrupted=interrupted, pool=pool, bottoms=bottoms
+    )
 
     async def provide() -> tuple[Workspace, ProvisionReport]:
         provide = partial(provision, repository, request.path, symlink_directories, mounted=mounted)
         report = await offload(_provide, repository, request.path, provide)
         if report is not None:
             return workspace, report
-        again = await create_or_attach(repository, request, limiter)
+        again = await create_or_attach(repository, request, limiter, bottoms=bottoms)
         return again, await offload(provide)
 
     opened = OpenWorkspace(workspace=workspace, provide=provide)
     try:
         yield opened
-    except BaseException:
-        if not opened.begun:
-            # Nothing has run there yet, so the worktree holds no work and can be removed again.
+    except BaseException as error:
+        if not opened.begun or isinstance(error, IsolationError):
+            # Where nothing has run yet, the worktree holds no work and can be removed again.
             with trio.move_on_after(_GRACE, shield=True):
-                await offload(undo)
+                await offload(partial(make_plain, repository, request.path) if opened.begun else undo)
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     else:
-        if opened.finished:
-            reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
-            opened.closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
-        else:
-            opened.closing = Closing(removed=False, reason="story not finished")
+        opened.closing = await _closed(repository, request, opened, pool, sweep=sweep)
     finally:
         removed = opened.closing is not None and opened.closing.removed
         if mounted and symlink_directories and opened.begun and not removed:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
                 await offload(relink, repository, request.path, symlink_directories)
+
+
+async def _closed(
+    repository: Repository,
+    request: WorkspaceRequest,
+    opened: OpenWorkspace,
+    pool: Pool | None,
+    *,
+    sweep: bool,
+) -> Closing:
+    """Close the worktree of a story that is finished, or keep it."""
+    closing = Closing(removed=False, reason="story not finished")
+    if opened.finished:
+        reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
+        closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
+    return closing if closing.removed else await offload(_kept, repository, request.path, closing)
+
+
+def _kept(repository: Repository, path: Path, closing: Closing) -> Closing:
+    """Make what is kept visible to everybody, if it is a layer; say so if that fails."""
+    why = make_plain(repository, path)
+    if not why:
+        return closing
+    return Closing(removed=False, reason=f"{closing.reason}; it is still a layer ({why})")
 
 
 def _provide(

@@ -74,6 +74,15 @@ def withdraw(channel: socket.socket) -> None:
         _servers[:] = [(pid, each) for pid, each in _servers if each is not channel]
 
 
+def forget_servers() -> None:
+    """Ask no fork server that is there now any more: this process has other mounts than they."""
+    with _lock:
+        while _idle:
+            _idle.pop()[1].close()
+        while _servers:
+            _servers.pop()[1].close()
+
+
 def run_confined(
     argv: Sequence[str],
     *,

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-_NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x20000, 0x10000000, 0x40000000
+NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x20000, 0x10000000, 0x40000000
 _CURRENT_FOLDER = -100
 _CLONE, _NO_FOLLOW, _EMPTY_PATH, _RECURSIVE = 1, 0x100, 0x1000, 0x8000
 _FROM_EMPTY_PATH = 4
@@ -41,14 +41,16 @@ change the whole machine: its network, accounting, start, clock, terminals, audi
 NETWORK_ADMIN = 12
 """The capability by which root could connect a network of its own with the machine's."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
+"""For this room alone."""
 
 
 class MountError(OSError):
     """The namespace could not be set up; `filename` is the step that failed."""
 
 
-def _checked(result: int, step: str) -> int:
+def checked(result: int, step: str) -> int:
+    """Return the result of a system call; raise if it failed."""
     if result < 0:
         code = ctypes.get_errno()
         raise MountError(code, os.strerror(code), step)
@@ -70,7 +72,7 @@ def isolate_mounts(
     each with what stands in for it, and the paths inside that are not. With `network` it also leaves the
     machine's network for a new one, which is connected to nothing.
     """
-    privileged = _enter_namespaces(_NEW_MOUNTS | (_NEW_NETWORK if network else 0))
+    privileged = enter_namespaces(NEW_MOUNTS | (_NEW_NETWORK if network else 0))
     copies = []
     for paths, read_only in ((closed, True), (open_within, False)):
         named = [(path, sources.get(path, path)) for path in paths]
@@ -81,24 +83,24 @@ def isolate_mounts(
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):
-        moved = _libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
+        moved = libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
         # What was just deleted needs no stand-in; its deeper paths are gone with it.
         gone = path in hidden or path in shown
         if not (moved < 0 and gone and ctypes.get_errno() == errno.ENOENT):
-            _checked(moved, "move a mount")
+            checked(moved, "move a mount")
         os.close(copy)
 
 
-def _enter_namespaces(kinds: int) -> bool:
+def enter_namespaces(kinds: int) -> bool:
     """Leave the machine's mounts and what else is asked for; true if no user namespace was needed."""
     user, group = os.geteuid(), os.getegid()
-    if user == 0 and _libc.unshare(kinds) == 0:
-        _checked(
-            _libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
+    if user == 0 and libc.unshare(kinds) == 0:
+        checked(
+            libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
             "make the mounts private",
         )
         return True
-    if _libc.unshare(_NEW_USERS | kinds) < 0:
+    if libc.unshare(_NEW_USERS | kinds) < 0:
         code = ctypes.get_errno()
         # The kernel's own message would be "No space left on device".
         words = "the limit of namespaces is reached" if code == errno.ENOSPC else os.strerror(code)
@@ -127,10 +129,10 @@ def _exists(path: bytes) -> bool:
 def _copy(path: bytes, *, read_only: bool) -> int:
     """Clone the mount of a folder, with everything below, to be mounted later."""
     flags = _CLONE | _NO_FOLLOW | _RECURSIVE | os.O_CLOEXEC
-    copy = _checked(_libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags), "clone a mount")
+    copy = checked(libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags), "clone a mount")
     if read_only:
         how = (copy, b"", _EMPTY_PATH | _RECURSIVE, _READ_ONLY, ctypes.c_size_t(len(_READ_ONLY)))
-        _checked(_libc.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
+        checked(libc.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
     return copy
 
 
@@ -140,8 +142,8 @@ def _mount_overlay(target: bytes, upper: bytes, work: bytes, *, privileged: bool
     options = "lowerdir=/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{}".format(*folders)
     # Every changed file is whole in the upper folder, and no folder is a mere reference to another.
     options += ",redirect_dir=off,metacopy=off,index=off" if privileged else ",userxattr"
-    _checked(
-        _libc.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
+    checked(
+        libc.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
     )
     for folder in folders:
         os.close(folder)
@@ -151,10 +153,10 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
     """Drop the capabilities that would undo a confinement; an ordinary user has none of them."""
     dropped = (*_ESCAPES, *more)
     for number in dropped:
-        _libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
+        libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     held = ctypes.create_string_buffer(24)
-    _checked(_libc.capget(header, held), "read the capabilities")
+    checked(libc.capget(header, held), "read the capabilities")
     words = list(struct.unpack("=6I", held.raw))
     lost = sum(1 << number for number in dropped)
     # Three words with the lower capabilities, then three with the others.
@@ -162,4 +164,4 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
         word & ~((lost >> 32 if high else lost) & 0xFFFFFFFF)
         for high, word in zip((0, 0, 0, 1, 1, 1), words, strict=True)
     ]
-    _checked(_libc.capset(header, struct.pack("=6I", *words)), "drop capabilities")
+    checked(libc.capset(header, struct.pack("=6I", *words)), "drop capabilities")

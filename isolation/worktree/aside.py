@@ -1,7 +1,9 @@
 """What no commit holds, out of the way while the commit of a worktree is judged.
 
 Files that git ignores and empty folders are invisible to a commit, and yet a command may pass only because of
-them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards. Nothing
+them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards; in a
+worktree that is a layer, to one among the files that the program exchanges with sessions, since no rename
+leads out of an overlay. Nothing
 that a session or the user made is deleted: a killed run leaves the folder and its list, by which the next one
 moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
 worktree's git directory and stays. What verify commands left there moves like the rest, since the next ones
@@ -16,8 +18,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.git.repository import Repository
+from isolation.kernel.layers import is_covered
 from isolation.paths import EXCHANGE, own_git_dir
 from isolation.worktree.removal import TRASH
 
@@ -86,13 +90,13 @@ def set_aside(
     """
     folder = _folder_of(worktree)
     if (folder / _LIST).exists():
-        return _move_all(_read_list(folder / _LIST), worktree, folder)
+        return _move_all(_read_list(folder / _LIST), worktree)
     names = made_here(repository, worktree, shared=shared, stays=stays)
     if not names:
         return Aside()
     folder.mkdir(parents=True, exist_ok=True)
     _write_list(folder / _LIST, names)
-    return _move_all(names, worktree, folder)
+    return _move_all(names, worktree)
 
 
 def put_back(worktree: Path) -> tuple[str, ...]:
@@ -103,21 +107,28 @@ def put_back(worktree: Path) -> tuple[str, ...]:
     folder = _folder_of(worktree)
     if not (folder / _LIST).exists() or not worktree.is_dir():
         return ()
+    inner = _inner(worktree)
     for number, name in enumerate(_read_list(folder / _LIST)):
-        source, target = folder / str(number), worktree / name.rstrip("/")
-        if os.path.lexists(source) and _made_room(target, worktree):
-            _moved(source, target)
-    left = tuple(str(path) for path in folder.iterdir() if path.name != _LIST)
+        target = worktree / name.rstrip("/")
+        for source in (folder / str(number), inner / str(number)):
+            if os.path.lexists(source) and _made_room(target, worktree):
+                _moved(source, target)
+    places = (*folder.iterdir(), *(inner.iterdir() if inner.is_dir() else ()))
+    left = tuple(str(path) for path in places if path != folder / _LIST)
     if not left:
         with suppress(OSError):
             (folder / _LIST).unlink()
             folder.rmdir()
             folder.parent.rmdir()
+        with suppress(OSError):
+            inner.rmdir()
     return left
 
 
-def _move_all(names: Sequence[str], worktree: Path, folder: Path) -> Aside:
+def _move_all(names: Sequence[str], worktree: Path) -> Aside:
     """Move what is still in the worktree; what has its place in the folder was moved before."""
+    folder = _inner(worktree) if is_covered(worktree) else _folder_of(worktree)
+    folder.mkdir(parents=True, exist_ok=True)
     places = {name: folder / str(number) for number, name in enumerate(names)}
     moved = [name for name, place in places.items() if os.path.lexists(place)]
     moved += [name for name, place in places.items() if name not in moved and _moved(worktree / name, place)]
@@ -132,6 +143,11 @@ def _move_all(names: Sequence[str], worktree: Path, folder: Path) -> Aside:
 
 def _folder_of(worktree: Path) -> Path:
     return worktree.parent / ASIDE / worktree.name
+
+
+def _inner(worktree: Path) -> Path:
+    """Return where a layer has them. The list is never there: sessions can write to it."""
+    return worktree / EXCHANGE / ASIDE.lstrip(".")
 
 
 def _apart(repository: Repository, worktree: Path, brought: set[str]) -> Iterator[str]:
@@ -164,9 +180,12 @@ def _made_room(target: Path, worktree: Path) -> bool:
         if not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
             return False
         if os.path.lexists(target):
-            trash = worktree.parent / TRASH / f"{worktree.name}-{secrets.token_hex(6)}"
+            top = _inner(worktree) if is_covered(worktree) else worktree.parent / TRASH
+            trash = top / f"{worktree.name}-{secrets.token_hex(6)}"
             trash.mkdir(parents=True)
             target.rename(trash / target.name)
+            if top.is_relative_to(worktree):
+                delete_tree(trash)
     except OSError:
         return False
     return True

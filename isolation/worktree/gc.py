@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files import lease
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.git.checkout import admin_dir
 from isolation.git.registrations import Registration, load_registrations
@@ -15,9 +16,12 @@ from isolation.git.repository import Repository, offload
 from isolation.model import Closing
 from isolation.paths import git_place
 from isolation.worktree.earlier import EARLIER
+from isolation.worktree.layers.records import BOTTOM_PREFIX, FOLDER, is_hidden, load_layers
+from isolation.worktree.pool.bottoms import REASON as BOTTOM_REASON
+from isolation.worktree.pool.bottoms import forget_bottom
 from isolation.worktree.pool.making import retire
 from isolation.worktree.pool.seals import PREFIX, REASON, claim_seal, forget
-from isolation.worktree.removal import TRASH, close_path, reason_to_keep, sweep_trash
+from isolation.worktree.removal import HIDDEN, TRASH, close_path, reason_to_keep, sweep_trash
 from isolation.worktree.removed.undo import Undone, restore_last
 
 BRANCHES = "autopilot/"
@@ -32,6 +36,7 @@ class WorktreeFinding(Struct, frozen=True, kw_only=True):
     removable: bool
     reason: str
     spare: bool = False
+    bottom: bool = False
 
 
 async def survey(repository: Repository, root: Path) -> tuple[WorktreeFinding, ...]:
@@ -66,7 +71,7 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
     registered = {entry.path: entry for entry in entries}
     if root.is_dir():
         # Listed although they are never removed, so that the user sees why they stay.
-        known |= {root / TRASH, root / EARLIER, git_place(root)}
+        known |= {root / TRASH, root / EARLIER, root / FOLDER, git_place(root)}
         strays = (path for path in root.iterdir() if path not in known)
         findings += [_foreign(path, registered.get(path)) for path in strays]
     return tuple(sorted(findings, key=lambda finding: finding.path))
@@ -74,11 +79,15 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
 
 def _is_ours(entry: Registration, root: Path) -> bool:
     on_our_branch = (entry.branch or "").startswith(BRANCHES) and entry.path.is_relative_to(root)
-    return entry.run_id is not None or on_our_branch or _is_spare(entry)
+    return entry.run_id is not None or on_our_branch or _is_spare(entry) or _is_bottom(entry)
 
 
 def _is_spare(entry: Registration) -> bool:
     return entry.lock_reason == REASON and entry.path.name.startswith(PREFIX)
+
+
+def _is_bottom(entry: Registration) -> bool:
+    return entry.lock_reason == BOTTOM_REASON and entry.path.name.startswith(BOTTOM_PREFIX)
 
 
 def _live_run(repository: Repository) -> str | None:
@@ -98,8 +107,12 @@ def _judge(repository: Repository, entry: Registration, live_run: str | None) ->
             else "a spare, ready for a story; it holds no work",
             spare=True,
         )
+    if _is_bottom(entry):
+        return _judge_bottom(repository, entry, live_run)
     if live_run is not None and entry.run_id == live_run:
         reason = f"run {live_run} is using it"
+    elif is_hidden(repository.common_dir, entry.path):
+        reason = HIDDEN
     elif not entry.path.exists():
         reason = ""
     else:
@@ -114,6 +127,24 @@ def _judge(repository: Repository, entry: Registration, live_run: str | None) ->
     )
 
 
+def _judge_bottom(repository: Repository, entry: Registration, live_run: str | None) -> WorktreeFinding:
+    reason = f"the checkout below the stories of run {live_run}" if live_run else ""
+    over = [
+        Path(layer.path).name
+        for layer in load_layers(repository.common_dir)
+        if Path(layer.bottom) == entry.path
+    ]
+    reason = reason or (f"the worktree of {', '.join(over)} is a layer over it" if over else "")
+    return WorktreeFinding(
+        path=entry.path,
+        branch=None,
+        run_id=None,
+        removable=not reason,
+        reason=reason or "a checkout below stories, of which none needs it; it holds no work",
+        bottom=True,
+    )
+
+
 def _foreign(path: Path, entry: Registration | None) -> WorktreeFinding:
     what = "a worktree that autopilot-multi did not make" if entry else "not a worktree of this repository"
     branch = entry.branch if entry else None
@@ -125,6 +156,8 @@ def _remove(repository: Repository, finding: WorktreeFinding, batch: str) -> Clo
         return Closing(removed=False, reason=finding.reason)
     if finding.spare:
         return _remove_spare(repository, finding.path)
+    if finding.bottom:
+        return _remove_bottom(repository, finding.path)
     # A run may have begun to use it since the survey.
     if finding.run_id is not None and finding.run_id == _live_run(repository):
         return Closing(removed=False, reason=f"run {finding.run_id} is using it")
@@ -140,5 +173,17 @@ def _remove_spare(repository: Repository, path: Path) -> Closing:
         return Closing(removed=False, reason=f"a spare of run {live_run}")
     retire(repository, path)
     sweep_trash(path.parent)
+    removed = not path.exists()
+    return Closing(removed=removed, reason="" if removed else "it could not be moved aside")
+
+
+def _remove_bottom(repository: Repository, path: Path) -> Closing:
+    with lease.acquire(repository.common_dir, "gc"):  # no run begins to use it meanwhile
+        over = any(Path(layer.bottom) == path for layer in load_layers(repository.common_dir))
+        if over:
+            return Closing(removed=False, reason="the worktree of a story is a layer over it")
+        forget_bottom(repository.common_dir, path)
+        retire(repository, path)
+        sweep_trash(path.parent)
     removed = not path.exists()
     return Closing(removed=removed, reason="" if removed else "it could not be moved aside")

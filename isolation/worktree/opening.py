@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.files.disk import sync_disk
@@ -43,6 +44,8 @@ from isolation.worktree.checkout_files import (
     populate,
     require_complete,
 )
+from isolation.worktree.layers.seeing import require_visible
+from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import set_aside_torn
@@ -77,6 +80,7 @@ async def create_or_attach(
     *,
     interrupted: bool = False,
     pool: Pool | None = None,
+    bottoms: Bottoms | None = None,
 ) -> Workspace:
     """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
@@ -84,7 +88,7 @@ async def create_or_attach(
     recognized without it.
     """
     workspace, _ = await create_undoable(
-        repository, request, populate_limiter, interrupted=interrupted, pool=pool
+        repository, request, populate_limiter, interrupted=interrupted, pool=pool, bottoms=bottoms
     )
     return workspace
 
@@ -96,16 +100,21 @@ async def create_undoable(
     *,
     interrupted: bool = False,
     pool: Pool | None = None,
+    bottoms: Bottoms | None = None,
 ) -> tuple[Workspace, Callable[[], None]]:
     """Create or attach as `create_or_attach` does; also return what undoes it, which blocks.
 
-    With a `pool` a new worktree is one of its spares, if it has one; a sparse one has nothing to do with it.
+    With a `pool` a new worktree is one of its spares, if it has one; with `bottoms` it is a layer over one of
+    these. A sparse one has nothing to do with either.
     """
     import trio
 
     spare, pool = None, pool if request.sparse is None else None
     if pool is not None and pool.size:
         spare = await offload(pool.take, request, limiter=populate_limiter)
+    below = None
+    if bottoms is not None and request.sparse is None:
+        below = await offload(bottoms.find, request, limiter=populate_limiter)
     try:
         registered = await offload(_register, repository, request, interrupted, spare)
     except GitCommandError as error:
@@ -118,6 +127,9 @@ async def create_undoable(
         prepared = await offload(pool.has_prepared, claimed, registered.tip)
     undo = partial(_roll_back, repository, request, registered)
     try:
+        if bottoms is not None and below is not None and registered.made_tree:
+            await offload(bottoms.lay, below, request.path, registered.tip)
+            registered = replace(registered, spare=below)
         await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
@@ -155,6 +167,7 @@ def _register(
     spare: Spare | None = None,
 ) -> _Registered:
     _require_sane(repository, request)
+    require_visible(repository.common_dir, request.path)
     if request.needs_parents:
         take_over_left(repository.common_dir)
     # The merge makes only objects, so it needs no lock, however long it takes.

@@ -25,6 +25,8 @@ from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import remove_links
 from isolation.model import Closing, Workspace
 from isolation.paths import git_place
+from isolation.worktree.layers.lifting import lift, put_down
+from isolation.worktree.layers.records import drop_layer, is_hidden, layer_at
 from isolation.worktree.removed.store import (
     Removed,
     entry_in,
@@ -35,6 +37,7 @@ from isolation.worktree.removed.store import (
 )
 
 TRASH = ".trash"
+HIDDEN = "its files are a layer over a checkout, which this process does not see"
 _GITLINK = "160000"
 
 
@@ -68,6 +71,8 @@ def close_path(
     Worktrees with the same `batch` are brought back together; without one, those of a run.
     """
     try:
+        if is_hidden(repository.common_dir, path):
+            return Closing(removed=False, reason=HIDDEN)
         if not path.exists():
             with metadata_lock(repository.common_dir):
                 clear_missing(repository, path)
@@ -123,21 +128,30 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True, into: Pat
     """
     trash = path.parent / TRASH
     aside = tree_in(into) if into else trash / f"{path.name}-{secrets.token_hex(6)}"
+    layer = layer_at(repository.common_dir, path)
     # Rename and clearing are one step for other runs, which would else see a registered path without a tree.
     with metadata_lock(repository.common_dir):
         try:
             if trash.is_symlink():  # the deletion would follow it to a folder that is not ours
                 return f"{trash} is a symbolic link"
             trash.mkdir(exist_ok=True)
-            path.rename(aside)
+            if layer is None:
+                path.rename(aside)
+            else:
+                lift(repository.common_dir, layer, aside)
         except OSError as error:
             return f"it could not be moved aside: {error.strerror}"
         try:
             clear_missing(repository, path, into=entry_in(into) if into else None)
         except RepositoryError as error:
             # Git still has the entry, so the tree must be at its path again.
-            aside.rename(path)
+            if layer is None:
+                aside.rename(path)
+            else:
+                put_down(layer, aside)
             return error.message
+    if layer is not None:
+        drop_layer(repository.common_dir, layer)
     if sweep and into:
         _drop_empty(path.parent)
     elif sweep:  # outside the lock, since the deletion of a large tree takes seconds

@@ -74,7 +74,11 @@ def _run_command(name: str, rest: list[str], *, word: str = "") -> int:
     output = Output(command=name, as_json="--json" in options, quiet=quiet)
     try:
         module: ModuleType = import_module(module_of(name))
-        return int(module.execute(parse(name, module, rest), output))
+        arguments = parse(name, module, rest)
+        # What is started without a terminal looks by itself.
+        if getattr(module, "SEES_TREES", False) and not getattr(arguments, "detach", False):
+            _see_layers(arguments.directory)
+        return int(module.execute(arguments, output))
     except CommandLineError as error:
         meant = nearest_command(word)
         hint = f"did you mean the command '{meant}'? {error.hint}" if meant else error.hint
@@ -90,6 +94,26 @@ def _run_command(name: str, rest: list[str], *, word: str = "") -> int:
     except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps KeyboardInterrupt in a group
         output.error(code="interrupted", message="interrupted", hint="see `autopilot-multi status`.")
         return EXIT_INTERRUPTED
+
+
+def _see_layers(directory: str) -> None:
+    """Show the command the files of stories, also where they are layers that only processes of ours see.
+
+    It must come first: later the command may have threads.
+    """
+    from pathlib import Path
+
+    from isolation.errors import IsolationError
+    from isolation.paths import find_repository, layers_dir
+
+    try:
+        common = find_repository(Path(directory)).common_dir
+        if any(layers_dir(common).glob("*.layer")):
+            from isolation.worktree.layers.seeing import see_layers
+
+            see_layers(common)
+    except (IsolationError, OSError):
+        return  # the command says what is wrong
 
 
 def _load_msgspec() -> None:

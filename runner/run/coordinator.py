@@ -30,6 +30,8 @@ from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.model import IsolationMode
 from isolation.paths import journal_path, keepers_lock_path, worktree_path
 from isolation.worktree.fresh import start_over
+from isolation.worktree.layers.records import clear_dead
+from isolation.worktree.layers.seeing import cover_all, is_entered
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.drafts import ReviewTaken
@@ -300,6 +302,8 @@ async def acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journ
             )
         with suppress(OSError):  # a story that needs what is left there says so
             await to_thread.run_sync(take_over_left, common)
+        if is_entered(common):
+            await to_thread.run_sync(_show_layers, common)
         journal = await to_thread.run_sync(Journal.open, journal_path(common))
         try:
             journal.notes = (*held.notes, *journal.notes)
@@ -309,6 +313,12 @@ async def acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journ
             journal.close()
     finally:
         held.release()
+
+
+def _show_layers(common: Path) -> None:
+    """Have the worktrees that are layers as a killed run left them. Blocking."""
+    clear_dead(common)
+    cover_all(common, patience=OLD_KEEPERS_SECONDS)
 
 
 async def _coordinate(

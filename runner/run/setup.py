@@ -29,6 +29,7 @@ from runner.records.journal import Journal
 from runner.records.telemetry import load_spending, records_checkout
 from runner.run.interaction import Dialog
 from runner.run.orchestrator import World
+from runner.run.pool.overlays import bottoms_of
 from runner.story.context.budget import BudgetLedger
 from runner.story.context.context import VERIFIED, RunContext
 from runner.story.context.memory import MemoryMeter, largest_peak
@@ -99,7 +100,9 @@ def make_context(
     left_open: Collection[StoryId] = (),
 ) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
-    settings, others = assignment.settings, assignment.others
+    settings, others, run_id = assignment.settings, assignment.others, log.snapshot.run_id
+    guard = assignment.enforcement.write_guard
+    bottoms = bottoms_of(assignment.repository, settings, assignment.worktree_root, run_id, guard)
     records = records_checkout(assignment.repository.paths)
     return RunContext(
         repository=assignment.repository,
@@ -109,24 +112,23 @@ def make_context(
         control=control,
         settings=settings,
         worktree_root=assignment.worktree_root,
-        write_guard=assignment.enforcement.write_guard,
+        write_guard=guard,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + max(0.0, settings.max_hours * SECONDS_PER_HOUR - others.seconds),
         budget=BudgetLedger(settings, lambda: log.snapshot, partial(load_spending, records), others),
         registry=Registry(assignment.repository.common_dir),
-        write_crash=partial(
-            write_crash_log, folder=run_dir(assignment.repository.common_dir, log.snapshot.run_id)
-        ),
+        write_crash=partial(write_crash_log, folder=run_dir(assignment.repository.common_dir, run_id)),
         retry_failed=assignment.retry_failed,
         past=past,
         left_open=left_open,
         shared_tree=shared_tree,
         proof=DOUBTED if any(way.certain for way in assignment.enforcement.ways_out) else VERIFIED,
-        pool=None if shared_tree else _pool(assignment, log.snapshot.run_id),
+        pool=None if shared_tree else _pool(assignment, run_id, wanted=bottoms is None),
+        bottoms=bottoms,
     )
 
 
-def _pool(assignment: Assignment, run_id: str) -> Pool:
+def _pool(assignment: Assignment, run_id: str, *, wanted: bool) -> Pool:
     settings = assignment.settings
     size = size_of(assignment.repository, settings.pool, settings.max_stories)
     sparse = all_sparse(assignment.stories, settings)  # spares are full
@@ -134,9 +136,9 @@ def _pool(assignment: Assignment, run_id: str) -> Pool:
         repository=assignment.repository,
         root=assignment.worktree_root,
         run_id=run_id,
-        size=0 if sparse else size,
+        size=0 if sparse or not wanted else size,
         guarded=assignment.enforcement.write_guard.means is not None,
-        trims=settings.pool is not None and not sparse,
+        trims=settings.pool is not None and not sparse and wanted,
     )
 
 

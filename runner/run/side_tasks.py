@@ -111,6 +111,8 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
 
     pool.preparation = preparation_of(context)
     await to_thread.run_sync(pool.begin)
+    if context.bottoms is not None:
+        await to_thread.run_sync(context.bottoms.begin)
     if not pool.size:
         yield
         return

@@ -87,6 +87,7 @@ class StoryWorkspace:
                 sweep=False,  # the trash is emptied when no story waits for the disk
                 limiter=context.run.populate,
                 pool=context.run.pool,
+                bottoms=context.run.bottoms,
             )
         )
 

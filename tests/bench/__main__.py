@@ -27,6 +27,7 @@ BENCHES = (
     "bench_busy",
     "bench_run",
     "bench_pool",
+    "bench_overlay",
     "bench_workspaces",
     "bench_shared",
     "bench_stories",

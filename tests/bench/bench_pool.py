@@ -209,7 +209,9 @@ def _round(top: Path, folder: Path, number: int) -> Round:
     return Round(plain=plain, cold=cold, warm=warm)
 
 
-def two_runs(top: Path, folder: Path, count: int) -> tuple[tuple[float, float], tuple[float, float]]:
+def two_runs(
+    top: Path, folder: Path, count: int, *flags: str
+) -> tuple[tuple[float, float], tuple[float, float]]:
     """Run as many stories twice in a clone, and return when the first and the last ran of each run."""
     ours = folder / "repo"
     ours.parent.mkdir()
@@ -221,14 +223,14 @@ def two_runs(top: Path, folder: Path, count: int) -> tuple[tuple[float, float], 
         write_story(ours, story, command=f"date +%s%N > {started}/{story}; echo {story} > {story}.txt")
     git(ours, "add", "-A")
     git(ours, "commit", "-q", "-m", "stories")
-    cold, warm = (until_all_run(ours, name, started, count) for name in ("cold", "warm"))
+    cold, warm = (until_all_run(ours, name, started, count, *flags) for name in ("cold", "warm"))
     return cold, warm
 
 
-def until_all_run(top: Path, name: str, started: Path, count: int) -> tuple[float, float]:
+def until_all_run(top: Path, name: str, started: Path, count: int, *flags: str) -> tuple[float, float]:
     """Run the stories of this name, and return when the first and the last of them had started."""
     ids = [f"{name}-{number}" for number in range(count)]
-    args = command(*ids, f"--max-stories={count}", "--window=fixed", "-q")
+    args = command(*ids, f"--max-stories={count}", "--window=fixed", "-q", *flags)
     env = {**os.environ, "AUTOPILOT_MULTI_TRUST": "always"}
     began = time.time()
     subprocess.run(args, cwd=top, check=True, capture_output=True, env=env)

@@ -6,6 +6,7 @@ after the rename it is the story's.
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
@@ -65,9 +66,14 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
     path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
     # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
     others = () if seal.prepared else (("ls-files", "--others"),)
-    for args in (("diff-files", "--name-only", "--ignore-submodules=none"), *others):
+    looks = (("diff-files", "--name-only", "--ignore-submodules=none"), *others)
+
+    def differs(args: tuple[str, ...]) -> bool:
         found = repository.run(*args, "-z", cwd=path, check=False)
-        if found.returncode or found.stdout:
+        return bool(found.returncode or found.stdout)
+
+    with ThreadPoolExecutor(len(looks)) as threads:  # a story may be waiting for the answer
+        if any(threads.map(differs, looks)):
             return False
     index, hash_size = git_dir / "index", len(seal.commit) // 2
     try:

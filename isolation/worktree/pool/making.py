@@ -49,22 +49,47 @@ def new_path(root: Path) -> Path:
 def make_spare(repository: Repository, root: Path, commit: str, run_id: str, *, guarded: bool) -> str:
     """Check a commit out as a spare; return why there is none, empty if there is. Blocks."""
     path, surroundings = new_path(root), surroundings_of(repository).digest
-    root.mkdir(parents=True, exist_ok=True)
-    args = ("worktree", "add", "--detach", "--no-checkout", "--lock", "--reason", REASON, str(path), commit)
+    made = check_out(
+        repository, path, commit, run_id, surroundings, reason=REASON, guarded=guarded, idle=True
+    )
+    if isinstance(made, str):
+        return made
+    write_seal(repository.common_dir, made)
+    return ""
+
+
+def check_out(
+    repository: Repository,
+    path: Path,
+    commit: str,
+    run_id: str,
+    surroundings: str,
+    *,
+    reason: str,
+    guarded: bool,
+    idle: bool = False,
+) -> Seal | str:
+    """Check a commit out in a new worktree on no branch; return why there is none, if so. Blocks.
+
+    `reason` is why the worktree is locked. With `idle` git takes only what the machine has to spare.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    args = ("worktree", "add", "--detach", "--no-checkout", "--lock", "--reason", reason, str(path), commit)
+    found: Seal | str
     try:
         with metadata_lock(repository.common_dir):
             repository.run(*args)
-        made = repository.run(*_NO_HOOKS, *_CHECKOUT, commit, "--", cwd=path, check=False, idle=True)
+        made = repository.run(*_NO_HOOKS, *_CHECKOUT, commit, "--", cwd=path, check=False, idle=idle)
         status = read_status(repository, path)
         if made.returncode or status.dirty or status.head != commit:
-            reason = made.stderr.strip() or "the checkout is not complete"
+            found = made.stderr.strip() or "the checkout is not complete"
         else:
-            reason = _seal(repository, path, commit, run_id, surroundings, guarded=guarded)
+            found = _sealed(repository, path, commit, run_id, surroundings, guarded=guarded)
     except (IsolationError, OSError) as error:
-        reason = str(error)
-    if reason and path.exists():
+        found = str(error)
+    if isinstance(found, str) and path.exists():
         retire(repository, path)
-    return reason
+    return found
 
 
 def give(repository: Repository, path: Path, tip: str) -> Path | None:
@@ -96,15 +121,24 @@ def recycle(
 
     With `idle` git takes only what the machine has to spare.
     """
+    made = rebuild(repository, path, base, run_id, guarded=guarded, idle=idle)
+    if isinstance(made, str):
+        retire(repository, path)
+        return made
+    write_seal(repository.common_dir, made)
+    return ""
+
+
+def rebuild(
+    repository: Repository, path: Path, base: str, run_id: str, *, guarded: bool, idle: bool = False
+) -> Seal | str:
+    """Bring a tree back to how it began, at a commit; return why that is not possible, if so. Blocks."""
     try:
         surroundings = surroundings_of(repository).digest
         reason = _rebuilt(repository, path, base, surroundings, idle=idle)
-        reason = reason or _seal(repository, path, base, run_id, surroundings, guarded=guarded)
+        return reason or _sealed(repository, path, base, run_id, surroundings, guarded=guarded)
     except (IsolationError, OSError, ValueError) as error:
-        reason = str(error)
-    if reason:
-        retire(repository, path)
-    return reason
+        return str(error)
 
 
 def _rebuilt(repository: Repository, path: Path, base: str, surroundings: str, *, idle: bool) -> str:
@@ -141,9 +175,10 @@ def changes_attributes(repository: Repository, old: str, new: str) -> bool:
     return bool(repository.run(*args).stdout)
 
 
-def _seal(
+def _sealed(
     repository: Repository, path: Path, commit: str, run_id: str, surroundings: str, *, guarded: bool
-) -> str:
+) -> Seal | str:
+    """Return the seal of a tree in which nothing has happened, or why it cannot have one."""
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         return "it is not a worktree any more"
@@ -154,19 +189,15 @@ def _seal(
         return "its part of the git directory holds more than that of a new worktree"
     drop_store(repository.common_dir, path.name)
     remember_origin(repository, path, commit, surroundings)
-    write_seal(
-        repository.common_dir,
-        Seal(
-            name=git_dir.name,
-            path=str(path),
-            commit=commit,
-            run_id=run_id,
-            surroundings=surroundings,
-            index=index_identity(git_dir),
-            guarded=guarded,
-        ),
+    return Seal(
+        name=git_dir.name,
+        path=str(path),
+        commit=commit,
+        run_id=run_id,
+        surroundings=surroundings,
+        index=index_identity(git_dir),
+        guarded=guarded,
     )
-    return ""
 
 
 def _reset_admin(git_dir: Path) -> None:

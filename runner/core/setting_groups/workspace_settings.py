@@ -20,6 +20,17 @@ class WorkspaceSettings(WorkSettings, frozen=True, kw_only=True):
             empty="beside the checkout",
         ),
     ] = ""
+    workspace: Annotated[
+        str,
+        Setting(
+            help="how a story's worktree is made: by a checkout, or as a layer over one that all share",
+            details="`overlay` needs a kernel that lets you mount overlays; without one the run does not "
+            "start. `auto` uses worktrees then. See "
+            "[overlays](../how-to/large-repositories.md#worktrees-without-a-checkout).",
+            flag="--workspace HOW",
+            choices=("worktree", "overlay", "auto"),
+        ),
+    ] = "worktree"
     pool: Annotated[
         int | None,
         Setting(

@@ -13,6 +13,7 @@ from msgspec import Struct
 from isolation.git.diffstat import diff_text, working_diff
 from isolation.git.repository import Repository
 from isolation.paths import indexes_dir
+from isolation.worktree.layers.seeing import require_visible
 from runner.core.errors import NotFoundError
 from runner.core.events.run_stories import entries_of
 from runner.core.events.story_json import from_json
@@ -100,6 +101,7 @@ def diff_of(repository: Repository, view: StoryView, *, stat: bool = False) -> s
     """Return what the story has changed since its base, with what is not committed in its worktree."""
     tip, worktree = _tip(repository, view.story), view.own_worktree
     if worktree is not None and view.base:
+        require_visible(repository.common_dir, worktree)
         index = indexes_dir(repository.common_dir) / f"look-{view.story.id}-{os.getpid()}.index"
         return working_diff(repository, view.base, worktree, index=index, stat=stat)
     if tip is None or not view.base:

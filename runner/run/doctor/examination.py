@@ -39,7 +39,7 @@ from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
 from runner.records.journal_file import require_sound
 from runner.run.doctor.check import Check, Severity
-from runner.run.doctor.repository import readiness
+from runner.run.doctor.repository import overlays, readiness
 
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30
@@ -86,6 +86,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
             yield _seal(write_guard)
             yield from _ways_out(start, write_guard, settings, root, environ)
             yield from _pool(start, settings)
+            yield from overlays(settings, root)
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)

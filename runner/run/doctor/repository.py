@@ -152,3 +152,25 @@ def _unseen(repository: Repository, settings: Settings) -> Iterator[Check]:
 def _listed(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(paths[:_NAMED]) + more
+
+
+def overlays(settings: Settings, root: Path) -> Iterator[Check]:
+    """Show whether worktrees can be layers over one checkout, if the settings ask for it; by a trial."""
+    from isolation.guard.guard import OVERLAID, supported
+
+    if settings.workspace == "worktree":
+        return
+    where = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    found = supported(OVERLAID, where)
+    if found.available and settings.guard:
+        detail = "the worktrees of stories are layers over one checkout"
+        yield Check(name="overlays", level=Severity.OK, detail=detail)
+        return
+    why = found.reason if settings.guard else "the write guard is off"
+    asked = settings.workspace == "overlay"
+    yield Check(
+        name="overlays",
+        level=Severity.FAIL if asked else Severity.WARN,
+        detail=f"not available: {why}",
+        hint="set `workspace` to `worktree` or `auto`." if asked else "stories get ordinary worktrees.",
+    )

@@ -10,6 +10,7 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, IsolationMode, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
+from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
 from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
@@ -45,7 +46,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
     returns where; it blocks. `proof` is what passed verify commands mean in this run. Every session goes
     through the `gate`, so that one that must be alone is. `pool` has worktrees that are ready; None in a
-    shared tree.
+    shared tree. With `bottoms` new worktrees are layers over one of these checkouts.
     """
 
     repository: Repository
@@ -71,6 +72,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     gate: SessionGate = field(default_factory=SessionGate)
     ports: PortLeases = field(default_factory=PortLeases)
     pool: Pool | None = None
+    bottoms: Bottoms | None = None
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi gc --apply"
 
+SEES_TREES = True
+
 DAY_SECONDS = 86_400
 _MB = 1 << 20
 

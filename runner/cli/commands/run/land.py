@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi land --dry-run"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `land`."""

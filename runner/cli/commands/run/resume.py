@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi resume"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `resume`."""
@@ -67,6 +69,10 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
         from runner.cli.detached import detach
 
         return detach(arguments, output)
+    from runner.run.pool.overlays import prepare_overlays
+
+    if note := prepare_overlays(repository, settings_of(run.options, top=repository.top)):
+        output.warn(note)
     # After any other landing than by merges, it may have been killed before it had restacked everything.
     if landing or any(each.style != "merge" for each in known):
         from runner.land.session import recover_landings

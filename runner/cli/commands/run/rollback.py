@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi rollback checkout-17 Plan"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rollback`."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi --max-stories=3"
 
+SEES_TREES = True
+
 EXIT_SYSTEM = 2
 
 
@@ -66,10 +68,16 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         from runner.run.drafts.live import require_drafts
 
         output.say(require_drafts(plan.repository, plan.settings))
-    if arguments.detach and any(story.id not in plan.finished for story in plan.own):
+    active = any(story.id not in plan.finished for story in plan.own)
+    if arguments.detach and active:
         from runner.cli.detached import detach
 
         return detach(arguments, output)
+    if active:
+        from runner.run.pool.overlays import prepare_overlays
+
+        if note := prepare_overlays(plan.repository, plan.settings):
+            output.warn(note)
     return _run(plan, arguments, output)
 
 

@@ -15,6 +15,8 @@ from runner.cli.parser import common
 
 EXAMPLE = "autopilot-multi skip checkout-17"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `skip`."""

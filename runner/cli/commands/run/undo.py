@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from runner.land.undo import UndoPlan
 
 EXAMPLE = "autopilot-multi undo --dry-run"
+
+SEES_TREES = True
 _REMOTES = "refs/remotes/"
 
 

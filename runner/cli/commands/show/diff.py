@@ -11,6 +11,8 @@ from runner.cli.parser import common
 
 EXAMPLE = "autopilot-multi diff checkout-17 --stat"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `diff`."""

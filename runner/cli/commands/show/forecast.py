@@ -14,6 +14,8 @@ from runner.cli.parser import common
 
 EXAMPLE = "autopilot-multi forecast --matrix"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `forecast`."""

@@ -1,4 +1,9 @@
-"""Print the folder in which a story works; or start your editor or a shell there."""
+"""Print the folder in which a story works; or start your editor or a shell there.
+
+With `workspace` `overlay` only programs that autopilot-multi starts see the files of a story at work: use
+--shell or --editor then. Once the run has ended, its worktree becomes an ordinary one, which takes as long as
+a checkout.
+"""
 
 import argparse
 import os
@@ -7,6 +12,8 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 EXAMPLE = "cd $(autopilot-multi open checkout-17)"
+
+SEES_TREES = True
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +30,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Find the folder."""
+    from pathlib import Path
+
+    from isolation.git.repository import Repository
+    from isolation.worktree.layers.seeing import require_visible
+    from runner.core.errors import UsageError
     from runner.run.control.reader import RunReader
     from runner.run.control.story_view import require_workspace, story_view
+    from runner.run.pool.overlays import is_reachable
 
     with RunReader(arguments.directory, arguments.run) as reader:
         folder = require_workspace(story_view(reader, arguments.story))
+    repository = Repository.open(Path(arguments.directory))
+    reachable = is_reachable(repository, folder)
     if arguments.editor or arguments.shell:
+        require_visible(repository.common_dir, folder)
         return _start(_words(editor=arguments.editor), str(folder), editor=arguments.editor)
+    if not reachable:
+        raise UsageError(
+            f"the files of story {arguments.story} are a layer, which only autopilot-multi sees during a run",
+            hint=f"`autopilot-multi open {arguments.story} --shell` starts a shell there.",
+        )
     output.document({"story": arguments.story, "workspace": str(folder)})
     output.answer(str(folder))
     return 0

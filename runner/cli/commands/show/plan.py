@@ -10,6 +10,8 @@ from runner.cli.output import Output
 
 EXAMPLE = "autopilot-multi plan --max-stories=3"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `run`."""

@@ -12,6 +12,8 @@ from runner.cli.parser import common
 
 EXAMPLE = "autopilot-multi prompt checkout-17"
 
+SEES_TREES = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `prompt`."""

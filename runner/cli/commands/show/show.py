@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from runner.run.control.story_view import CommitLine, StoryView
 
 EXAMPLE = "autopilot-multi show checkout-17"
+
+SEES_TREES = True
 _SHORT = 10
 
 

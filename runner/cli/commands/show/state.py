@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
 
+SEES_TREES = True
+
 ACTIONS = (
     *("show", "check", "convert", "sub-step"),
     *("install-merge-driver", "uninstall-merge-driver", "merge-driver"),

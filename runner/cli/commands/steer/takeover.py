@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from runner.run.control.story_view import StoryView
 
 EXAMPLE = "autopilot-multi takeover checkout-17 --start"
+
+SEES_TREES = True
+
+LAYER_SECONDS = 120.0
+"""How long a worktree may take to get files of its own."""
 POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
 
@@ -47,6 +52,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.run.control.requests import TakeOver
     from runner.run.control.steering import Steering, require_stories
     from runner.run.control.story_view import story_view
+    from runner.run.pool.overlays import is_reachable
 
     if arguments.unguarded and not arguments.start:
         raise UsageError("--unguarded is for --start", hint="the command that is printed has no guard.")
@@ -65,6 +71,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         view = story_view(reader, story_id)
     repository = Repository.open(Path(arguments.directory))
     found = conversation_of(view, repository.top)
+    is_reachable(repository, found.folder, patience=LAYER_SECONDS)
     back = _back(story_id, view.run.run_id, active=view.alive)
     output.document(
         {

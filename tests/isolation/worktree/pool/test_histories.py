@@ -1,7 +1,12 @@
-"""Random histories of stories through the pool: after each claim the workspace is what a fresh one is."""
+"""Random histories of stories through the pool: after each claim the workspace is what a fresh one is.
+
+Those in worktrees that are layers are in `overlay_histories.py`.
+"""
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,12 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from isolation.model import Workspace
+from isolation.model import EnforcementLevel, Means, Workspace
 from isolation.worktree.pool.making import make_spare
 from tests.conftest import git
+from tests.isolation.guard.guard_scenes import require
+from tests.isolation.worktree.pool import overlay_histories
 from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Stories, fill
 
 SAMPLE, ALL = 3, int(os.environ.get("CHAOS_HISTORIES", "500"))
+OVERLAY_SAMPLE = 4
 STEPS = 12
 
 
@@ -128,6 +136,31 @@ def histories(number: int) -> None:
 def test_a_sample_of_histories() -> None:
     """A few of them, always the same."""
     histories(SAMPLE)
+
+
+def _in_overlays(number: int, *words: str) -> None:
+    require(EnforcementLevel.DIVERT, Means.MOUNTS)
+    argv = [sys.executable, "-m", overlay_histories.__name__, str(number), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[4])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_sample_of_histories_in_overlays() -> None:
+    """A few of them, always the same."""
+    _in_overlays(OVERLAY_SAMPLE, "always")
+
+
+@pytest.mark.slow
+def test_thirty_histories() -> None:
+    """Fifteen through the pool and fifteen in overlays, others each time."""
+    histories(15)
+    _in_overlays(15)
+
+
+@pytest.mark.chaos
+def test_many_histories_in_overlays() -> None:
+    """Five hundred of them."""
+    _in_overlays(ALL)
 
 
 @pytest.mark.chaos
