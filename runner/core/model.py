@@ -102,10 +102,10 @@ FLOW_DONE = Step(number="done", name="Done")
 class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
-    `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
-    at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
-    it leases, `best_of` how many candidates it may have, `review` its reviewer. What is None is left to
-    the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
+    `estimate` is how many minutes it will take. `max_attempts` limits the attempts at a step, `story_minutes`
+    its work, `verify_minutes` each verify command. `ports` is how many it leases, `best_of` how many
+    candidates it may have, `review` its reviewer, `needs` what a worker must have. What is None is left to
+    the settings. `allow_no_change` says that it may succeed and leave everything as it is.
     """
 
     id: StoryId
@@ -130,6 +130,7 @@ class Story(Struct, frozen=True, kw_only=True):
     ports: int | None = None
     best_of: int | None = None
     review: str | None = None
+    needs: tuple[tuple[str, float | str], ...] = ()
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -320,7 +321,6 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     `waited` is how many seconds since its first start the story had nothing to do, because of the user, a
     limit or an interrupted run; `waiting_since` is when the current wait began, `running_since` when the
     story last got a slot.
-
     `candidate` is the number of the current try for the best of N, `candidates` are those that have ended;
     `before_candidate` counts the sessions before it.
     """

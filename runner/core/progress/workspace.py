@@ -15,7 +15,8 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     that it is a worktree although the run shares one tree. `merged` is the branch that contains the work by
     now; it is not recorded, but found out when a run is shown. `landed` is the branch that a landing has
     brought the work to, `landed_as` its commit there, `unlanded` says why the last landing left it out,
-    `left_out` with all evidence. `ports` and `database` are its own while it runs.
+    `left_out` with all evidence. `ports` and `database` are its own while it runs. `worker` is the
+    machine of a cluster that has it, `instance` the process there, and `fence` the number of this placing.
     """
 
     path: str | None = None
@@ -36,3 +37,6 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     left_out: LeftOut | None = None
     ports: tuple[int, ...] = ()
     database: str = ""
+    worker: str = ""
+    instance: str = ""
+    fence: int = 0

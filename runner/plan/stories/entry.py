@@ -13,7 +13,7 @@ from runner.core.settings import SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.stories.files import Entry
-from runner.plan.stories.keys import KEYS, Fields, plain_fields
+from runner.plan.stories.keys import KEYS, Fields, needs_of, plain_fields
 
 _DIALECTS = SETTINGS["dialect"].choices
 
@@ -41,6 +41,7 @@ _WANTED = {
     "ports": "a whole number from 0 to 32",
     "best_of": "a whole number from 1 to 10",
     "review": "an agent, agent:model, or off",
+    "needs": "a table of what a worker must have, such as {gpu: 1, label: linux}",
 }
 _NOT_TEXT = frozenset(
     {
@@ -52,6 +53,7 @@ _NOT_TEXT = frozenset(
         "allow_no_change",
         "ports",
         "best_of",
+        "needs",
     }
 )
 _HEADING = pattern(r" {0,3}#{1,6}[ \t]+(.*)")
@@ -107,6 +109,7 @@ def _story_of(entry: Entry) -> Story:
         ports=fields.ports,
         best_of=fields.best_of,
         review=fields.review,
+        needs=needs_of(fields.needs or {}),
     )
 
 

@@ -18,6 +18,7 @@ from runner.cli.run_options import add_detach, add_trust, trust_of
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
     from runner.core.model import RunId, RunSnapshot, Story
+    from runner.core.settings import Settings
     from runner.run.control.requests import Retry as Again
     from runner.run.result.ended import Ended
 
@@ -72,7 +73,8 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
-    ended = _carry_out(repository, run_id, arguments, output, again)
+    settings = settings_of(run.options, top=repository.top)
+    ended = _carry_out(repository, run_id, arguments, output, again, settings=settings)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
         # What was left to do is done; how the stories ended is not news.
@@ -99,9 +101,12 @@ def _carry_out(
     arguments: argparse.Namespace,
     output: Output,
     again: "Again | None",
+    *,
+    settings: "Settings",
 ) -> "Ended":
     from runner.cli.dialog import bell_for
     from runner.cli.view import choose_dialog, choose_view
+    from runner.remote.cluster.entrance import carriers_of
     from runner.run.coordinator import run_rest
 
     view = choose_view(
@@ -120,6 +125,7 @@ def _carry_out(
         dialog=dialog,
         ring=bell_for(dialog),
         again=again,
+        elsewhere=carriers_of(settings, repository.top),
     )
 
 

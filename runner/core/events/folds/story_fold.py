@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
+from runner.core.events import cluster, steering
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events import steering
 from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
+from runner.core.events.folds.cluster_fold import after_placing
 from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import TAKEN_OVER
@@ -53,6 +54,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return story  # they concern several stories, so the fold of the run applies them
     if isinstance(body, cd.CandidateBody):
         return after_candidate(story, body)
+    if isinstance(body, cluster.ClusterBody):
+        return after_placing(story, body)
     if isinstance(body, AgentBody):
         return with_agent(story, body, at)
     match body:
