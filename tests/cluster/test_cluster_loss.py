@@ -14,10 +14,12 @@ from tests.conftest import git
 def _waiting(repo: Path, tmp_path: Path, name: str = "slow") -> Path:
     """Write a story that counts its sessions and waits for a file; return that file."""
     gate, ledger = tmp_path / "gate", tmp_path / "ledger"
+    waits = f"until test -e {gate}; do sleep 0.05; done"
+    commits = "echo half > half; git add half; git commit -qm half"
     write_story(
         repo,
         name,
-        command=f"echo session >> {ledger}; until test -e {gate}; do sleep 0.05; done; {writes(name)}",
+        command=f"{commits}; echo session >> {ledger}; {waits}; {writes(name)}",
         verify=f"test -f {name}",
     )
     commit_stories(repo)
@@ -49,6 +51,7 @@ def _holder(cluster: Machines, repo: Path) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_killed_workers_story_starts_again_elsewhere(repo: Path, tmp_path: Path) -> None:
     """SIGKILL on a worker costs one session; the story is done on another worker, and counted once."""
     gate = _waiting(repo, tmp_path)
@@ -86,6 +89,8 @@ def test_a_worker_that_hangs_is_fenced_when_it_comes_back(repo: Path, tmp_path: 
         gate.touch()
         ended = running.finish()
     assert ended.code == 0, ended.err
+    kept = git(cluster.clone(hung), "for-each-ref", "--format=%(refname)", "refs/autopilot/fenced")
+    assert kept.strip().endswith("/slow/1"), "what it had committed is kept aside, in its own clone"
     assert [fence for _, fence in _placings(repo)] == [1, 2]
     assert _finished(repo) == {"slow": 1}
     assert git(repo, "show", "autopilot/slow:slow") == "made\n"
@@ -108,6 +113,7 @@ def _brief() -> dict[str, str]:
     return {"AUTOPILOT_MULTI_CLUSTER_TIMEOUT": "4"}
 
 
+@pytest.mark.slow
 def test_a_resumed_coordinator_adopts_what_still_runs(repo: Path, tmp_path: Path) -> None:
     """SIGKILL on the coordinator ends no session on a worker; `resume` takes it over and repeats nothing."""
     gate = _waiting(repo, tmp_path)
@@ -130,6 +136,7 @@ def _kinds(repo: Path) -> set[str]:
     return {each["kind"] for each in events(repo)}
 
 
+@pytest.mark.slow
 def test_work_that_came_while_the_coordinator_was_dead_is_counted_once(repo: Path, tmp_path: Path) -> None:
     """A session that ends without a coordinator waits with its result until one is back."""
     gate = _waiting(repo, tmp_path)
@@ -147,6 +154,7 @@ def test_work_that_came_while_the_coordinator_was_dead_is_counted_once(repo: Pat
     assert _finished(repo) == {"slow": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [["stop"], ["stop", "--now"]])
 def test_a_stop_reaches_the_workers(repo: Path, tmp_path: Path, asked: list[str]) -> None:
     """`stop` lets the session on a worker end, `stop --now` ends it; the run ends in either case."""
