@@ -51,6 +51,10 @@ GROUPS = {
         "report": "write a run as HTML, Markdown, JUnit and more",
         "export": "send metrics and traces to OpenTelemetry, or print them for Prometheus",
     },
+    "cluster": {
+        "worker": "run stories for the coordinators of a Dask cluster",
+        "cluster": "make the certificates of a cluster",
+    },
     "setup": {
         "init": "write a settings file and a first story",
         "config": "show every setting and where it came from",
@@ -71,6 +75,7 @@ _TITLES = {
     "show": "inspect",
     "forge": "trackers and forges",
     "ci": "CI and reports",
+    "cluster": "several machines",
     "setup": "set up",
 }
 

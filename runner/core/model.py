@@ -102,11 +102,11 @@ FLOW_DONE = Step(number="done", name="Done")
 class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
-    `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
-    at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
-    it leases, `best_of` how many candidates it may have, `review` its reviewer. What is None is left to
-    the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
-    `labels` are words for people. `origin` names the issue that it was imported from.
+    `estimate` is how many minutes it will take. `max_attempts` limits the attempts at a step, `story_minutes`
+    its work, `verify_minutes` each verify command. `ports` is how many it leases, `best_of` how many
+    candidates it may have, `review` its reviewer, `needs` what a worker must have. What is None is left to
+    the settings. `allow_no_change` says that it may succeed and leave everything as it is. `labels` are words
+    for people. `origin` names the issue that it was imported from.
     """
 
     id: StoryId
@@ -133,6 +133,7 @@ class Story(Struct, frozen=True, kw_only=True):
     review: str | None = None
     labels: tuple[str, ...] = ()
     origin: str = ""
+    needs: tuple[tuple[str, float | str], ...] = ()
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -323,7 +324,6 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     `waited` is how many seconds since its first start the story had nothing to do, because of the user, a
     limit or an interrupted run; `waiting_since` is when the current wait began, `running_since` when the
     story last got a slot.
-
     `candidate` is the number of the current try for the best of N, `candidates` are those that have ended;
     `before_candidate` counts the sessions before it.
     """

@@ -16,7 +16,7 @@ from isolation.network.presets import PRESETS
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-from runner.core.setting_groups.land_settings import LandSettings
+from runner.core.setting_groups.cluster_settings import ClusterSettings
 from runner.core.tier_settings import TierSettings
 from runner.core.work_settings import ContextSettings, HookSettings
 
@@ -39,7 +39,7 @@ SHARED_WRITABLE = tuple(
 _LEVELS = ("auto", *(level.value for level in EnforcementLevel))
 
 
-class Settings(LandSettings, frozen=True, kw_only=True):
+class Settings(ClusterSettings, frozen=True, kw_only=True):
     """One run's settings, after all sources were read."""
 
     bg_isolation: Annotated[

@@ -144,6 +144,20 @@ class EventLog:
         await self._settle(request)
         return request.refused_by
 
+    async def take(self, events: Sequence[Event], *, unless: Condition) -> KillSwitch | None:
+        """Record what happened on another machine, with its times, unless `unless` names a kill-switch.
+
+        Return that kill-switch, or None when the events were recorded.
+        """
+        clean = (self._clean(event) for event in events)
+        request = _Request(next(self._numbers), tuple(clean), unless=unless)
+        await self._settle(request)
+        return request.refused_by
+
+    def follow(self, event: Event) -> None:
+        """Publish an event that is durable on another machine."""
+        self._publish(event)
+
     def defer(self, *bodies: Body) -> None:
         """Publish these now, and make them durable with whatever is recorded next.
 
@@ -170,6 +184,10 @@ class EventLog:
         plan = 1 if bodies and isinstance(bodies[0], RunStarted | StoriesAdded | StoryEdited) else 0
         clean = (*bodies[:plan], *self.redactor.value(bodies[plan:]))
         return tuple(Event(run_id=self.snapshot.run_id, at=at, body=body) for body in clean)
+
+    def _clean(self, event: Event) -> Event:
+        (body,) = self.redactor.value((event.body,))
+        return Event(run_id=self.snapshot.run_id, at=event.at, body=body)
 
     async def _settle(self, request: _Request) -> None:
         """Wait until some transaction, this caller's or another's, has settled the request."""

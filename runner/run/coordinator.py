@@ -55,6 +55,7 @@ from runner.records.history import Past, left_open, overtaken, past_of, without_
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
+from runner.run.carry.carriers import Carriers, OpenCarriers
 from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
 from runner.run.control.changes import require_reviewable, retried
@@ -64,7 +65,7 @@ from runner.run.first_events import IS_JOB, OTHER_JOBS, as_recorded, beginning, 
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, Ring, View, no_bell
 from runner.run.notices.notifier import notifying
-from runner.run.orchestrator import Orchestrator
+from runner.run.orchestrator import Orchestrator, World
 from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
 from runner.run.side_tasks import aggregating, pooling, refreshing, start_export
@@ -93,9 +94,11 @@ class _Beginning(Struct, frozen=True, kw_only=True):
     first: Sequence[ev.Body]
 
 
-def run_plan(plan: Plan, view: View, *, dialog: Dialog | None, ring: Ring) -> Ended:
-    """Carry out a plan; returns when the run has ended."""
-    return trio.run(partial(start_run, plan, view, dialog=dialog, ring=ring))
+def run_plan(
+    plan: Plan, view: View, *, dialog: Dialog | None, ring: Ring, elsewhere: OpenCarriers | None = None
+) -> Ended:
+    """Carry out a plan, here or with what `elsewhere` opens; returns when the run has ended."""
+    return trio.run(partial(start_run, plan, view, dialog=dialog, ring=ring, elsewhere=elsewhere))
 
 
 async def start_run(
@@ -105,6 +108,7 @@ async def start_run(
     sample: Sampler | None = None,
     dialog: Dialog | None = None,
     ring: Ring = no_bell,
+    elsewhere: OpenCarriers | None = None,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` measures the machine around a path."""
     run_id, settings, repository, root = new_run_id(), plan.settings, plan.repository, plan.worktree_root
@@ -123,6 +127,7 @@ async def start_run(
         retry_failed=plan.retry_failed,
         failed={} if plan.retry_failed else plan.failed_quick,
         others=plan.others,
+        elsewhere=elsewhere,
     )
     async with acquired(repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -164,12 +169,12 @@ def run_rest(
     dialog: Dialog | None,
     ring: Ring,
     again: Again | None = None,
+    elsewhere: OpenCarriers | None = None,
 ) -> Ended:
     """Continue a run that was interrupted; returns when it has ended."""
     interaction = Interaction(view=view, dialog=dialog, ring=ring)
-    return trio.run(
-        partial(resume_run, repository, run_id, interaction, retry_failed=retry_failed, again=again)
-    )
+    rest = partial(resume_run, repository, run_id, interaction, retry_failed=retry_failed)
+    return trio.run(partial(rest, again=again, elsewhere=elsewhere))
 
 
 async def resume_run(
@@ -179,6 +184,7 @@ async def resume_run(
     *,
     retry_failed: bool,
     again: Again | None = None,
+    elsewhere: OpenCarriers | None = None,
 ) -> Ended:
     """Continue a run where it was interrupted: what is finished stays finished.
 
@@ -219,6 +225,7 @@ async def resume_run(
             enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),
             retry_failed=retry_failed,
             others=convert(snapshot.options.get(OTHER_JOBS, {}), OtherJobs),
+            elsewhere=elsewhere,
         )
         return await _coordinate(
             assignment,
@@ -403,12 +410,37 @@ async def _orchestrate(
 ) -> None:
     """Let the orchestrator carry the stories, with everything that runs beside it."""
     world = make_world(context, journal, sample, interaction.dialog)
+    async with _carriers(assignment, context, journal) as carriers:
+        await _orchestrate_with(carriers, assignment, context, interaction, world)
+
+
+@asynccontextmanager
+async def _carriers(
+    assignment: Assignment, context: RunContext, journal: Journal
+) -> AsyncIterator[Carriers | None]:
+    """Open the machines that carry the stories, if this one does not."""
+    if assignment.elsewhere is None:
+        yield None
+        return
+    events = await to_thread.run_sync(journal.events, context.log.snapshot.run_id)
+    async with assignment.elsewhere(context, events) as carriers:
+        yield carriers
+
+
+async def _orchestrate_with(
+    carriers: Carriers | None,
+    assignment: Assignment,
+    context: RunContext,
+    interaction: Interaction,
+    world: World,
+) -> None:
     orchestrator = Orchestrator(
         order=assignment.stories,
         workers=assignment.workers,
         context=context,
         world=world,
         base=BaseCheck(context, assignment.stories),
+        carriers=carriers,
     )
     async with (
         visible(context),

@@ -37,17 +37,15 @@ from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.records.journal import Request
 from runner.run.base_check import BaseCheck
+from runner.run.carry.carriers import Carriers, LocalCarriers
 from runner.run.control.backlog import RunningBacklog
 from runner.run.control.changes import BacklogChanges
 from runner.run.control.service import RequestService
-from runner.run.window import WindowKeeper
 from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import Level
 from runner.story.flow.decisions import answer_event
-from runner.story.pipeline import Pipeline
 from runner.story.slot import Slot
-from runner.story.workspace import intent
 
 PAUSE_SECONDS = 1.0
 MOST_AHEAD = 3
@@ -87,11 +85,13 @@ class Orchestrator:
         context: RunContext,
         world: World,
         base: BaseCheck | None = None,
+        carriers: Carriers | None = None,
     ) -> None:
         self._backlog = RunningBacklog(order, workers)
         self._context = context
         self._world = world
         self._base = base
+        self._carriers = carriers or LocalCarriers(context, world.sample)
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
         self._ahead: dict[StoryId, Slot] = {}
@@ -109,7 +109,7 @@ class Orchestrator:
     async def orchestrate(self) -> None:
         """Run until every story has its result."""
         self._context.log.subscribe(self._notice, *_CHANGES_ADMISSION)
-        keeper = WindowKeeper(context=self._context, sample=self._world.sample)
+        keeper = self._carriers.window()
         window = await keeper.begin()
         service = RequestService(
             context=self._context,
@@ -143,17 +143,7 @@ class Orchestrator:
             statuses = {story.id: log.snapshot.stories[story.id].status for story in order}
             for story_id in [each for each in self._ahead if statuses[each].final]:
                 self._withdraw(story_id)
-            decision = decide(
-                order,
-                statuses,
-                window=log.snapshot.window,
-                policy=self._policy,
-                admitting=self._admitting,
-                patient=self._awaiting_answers,
-                leaving=[name for name in self._active if statuses[name].final],
-                held=self._held(),
-                reasons=False,
-            )
+            decision = self._decide(order, statuses)
             if await self._follow_base(decision) or await self._read_again(decision):
                 continue
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
@@ -166,6 +156,26 @@ class Orchestrator:
         self._changes.closed = True  # at once after the last look, so that no request falls between
         for story_id in tuple(self._ahead):
             self._withdraw(story_id)
+
+    def _decide(self, order: Sequence[Story], statuses: Mapping[StoryId, Status]) -> ScheduleDecision:
+        """Decide what starts now; a story for which no machine has room waits, and others go first."""
+        held = self._held()
+        while True:
+            decision = decide(
+                order,
+                statuses,
+                window=self._context.log.snapshot.window,
+                policy=self._policy,
+                admitting=self._admitting,
+                patient=self._awaiting_answers,
+                leaving=[name for name in self._active if statuses[name].final],
+                held=held,
+                reasons=False,
+            )
+            unplaced = self._carriers.unplaced([self._backlog.by_id[name] for name in decision.start])
+            if not unplaced:
+                return decision
+            held = {**held, **unplaced}
 
     def _relevant_stories(self) -> Sequence[Story]:
         """Return the stories that the next decision depends on."""
@@ -215,7 +225,7 @@ class Orchestrator:
         new = [self._backlog.by_id[story_id] for story_id in (*starting, *preparing)]
         interrupted = {story.id: log.snapshot.stories[story.id].workspace.opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
-        bodies += [intent(story, self._context) for story in new]
+        bodies += [body for story in new for body in self._carriers.intent(story)]
         self._active.update(story.id for story in new)
         for story_id in ready:
             log.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
@@ -229,8 +239,8 @@ class Orchestrator:
             else:
                 slot.grant(story)
             context = story_context(story, self._backlog.workers[story.id], self._context)
-            pipeline = Pipeline(context, interrupted=interrupted[story.id], slot=slot)
-            nursery.start_soon(pipeline.run, name=story.id)
+            carry = self._carriers.carry(context, slot, interrupted=interrupted[story.id])
+            nursery.start_soon(carry, name=story.id)
 
     def _to_prepare(self, decision: ScheduleDecision, waiting: Collection[StoryId]) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that no story waits for it in its slot.
@@ -239,7 +249,7 @@ class Orchestrator:
         are only prepared until it has answered.
         """
         run = self._context.log.snapshot
-        if self._context.settings.base_follow:
+        if self._context.settings.base_follow or not self._carriers.prepares_ahead:
             return ()  # the base is known when a story starts
         held = [name for name in decision.start if name in waiting and name not in self._ahead]
         if held and not self._context.shared_tree:

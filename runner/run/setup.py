@@ -27,6 +27,7 @@ from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.records.journal import Journal
 from runner.records.telemetry import load_spending, records_checkout
+from runner.run.carry.carriers import OpenCarriers
 from runner.run.interaction import Dialog
 from runner.run.orchestrator import World
 from runner.run.pool.overlays import bottoms_of
@@ -50,7 +51,8 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
     `worktree_root` is the folder of the story worktrees; `enforcement` is what keeps their sessions within
     their paths. `failed` are stories that failed in the last run, so that the user must agree to another try.
-    `others` is what other jobs of the same pipeline have used of the budget and the time.
+    `others` is what other jobs of the same pipeline have used of the budget and the time. `elsewhere` opens
+    the machines that carry the stories; None if this one does.
     """
 
     repository: Repository
@@ -62,6 +64,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     failed: Mapping[StoryId, str] = field(default_factory=dict)
     others: OtherJobs = OtherJobs()
+    elsewhere: OpenCarriers | None = None
 
     @property
     def byproducts(self) -> tuple[str, ...]:

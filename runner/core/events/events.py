@@ -1,8 +1,7 @@
 """What happens in a run, as values, and their form in the journal.
 
-Every change of a run's state is one of these; nothing else changes a snapshot. Fields are
-JSON values or tuples and enums of such. Decoding ignores fields that it does not know and
-refuses kinds that it does not know, so that an older program never misreads a newer journal.
+Every change of a run's state is one of these; nothing else changes a snapshot. Fields are JSON values or
+tuples and enums of such. Unknown fields are ignored, unknown kinds refused: no newer journal is misread.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import base, candidates, drafts, landing, steering
+from runner.core.events import base, candidates, cluster, drafts, landing, steering
 from runner.core.model import RunId, StoryId
 
 
@@ -410,6 +409,7 @@ Body: TypeAlias = (
     | BudgetAwaited
     | landing.LandingBody
     | candidates.CandidateBody
+    | cluster.ClusterBody
     | steering.SteeringBody
     | drafts.DraftBody
 )
@@ -453,7 +453,7 @@ _KINDS: dict[str, Any] = {
     "AgentReplaced": AgentReplaced,
     "BudgetAwaited": BudgetAwaited,
     **landing.KINDS,
-    **candidates.KINDS,
+    **(candidates.KINDS | cluster.KINDS),
     **steering.KINDS,
     **drafts.KINDS,
 }

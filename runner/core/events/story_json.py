@@ -14,9 +14,10 @@ _NOT_THE_WORK = (
     | {
         "best_of",
         "review",
+        "needs",
     }
 )
-"""Its file, urgency, length, mode, limits, ports, labels, origin and its judges do not change the work."""
+"""Its file, urgency, length, mode, limits, ports, labels, origin, place and judges do not change the work."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

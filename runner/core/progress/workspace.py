@@ -17,7 +17,8 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     now; it is not recorded, but found out when a run is shown. `landed` is the branch that a landing has
     brought the work to, `landed_as` its commit there, `unlanded` says why the last landing left it out,
     `left_out` with all evidence. `draft` is its pull request. `ports` and `database` are its own while it
-    runs.
+    runs. `worker` is the machine of a cluster that has it, `instance` the process there, and `fence` the
+    number of this placing.
     """
 
     path: str | None = None
@@ -39,3 +40,6 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     draft: Draft | None = None
     ports: tuple[int, ...] = ()
     database: str = ""
+    worker: str = ""
+    instance: str = ""
+    fence: int = 0

@@ -82,7 +82,7 @@ def machine(run: RunSnapshot) -> str:
 
 def window(stories: int, most: int, tier: str, reason: str) -> str:
     """Return how many slots may be used, and why: `2 of 3 slots · tier degraded, 3.1 GB free`."""
-    size = f"{stories} of {count(most, 'slot')}"
+    size = f"{stories} of {count(max(most, stories), 'slot')}"
     state = "machine OK" if tier == Tier.GREEN else f"tier {tier}"
     return f"{size} · {state}, {neutral(reason)}" if reason else size
 

@@ -12,7 +12,8 @@ from runner.core.errors import RunnerError
 from runner.core.model import Story
 from runner.plan.stories.sources import load_stories
 
-_RUNS = ("command", "verify", "agent", "escalate", "depends_on", "mode", "best_of", "review", "ports")
+_WORKERS = ("agent", "escalate", "review", "best_of", "needs")
+_RUNS = ("command", "verify", "depends_on", "mode", "ports", *_WORKERS)
 
 
 class Edited(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from runner.core.settings import SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.stories.files import Entry
-from runner.plan.stories.keys import KEYS, Fields, plain_fields
+from runner.plan.stories.keys import KEYS, Fields, needs_of, plain_fields
 
 _DIALECTS = SETTINGS["dialect"].choices
 
@@ -44,6 +44,7 @@ _WANTED = {
     "labels": "a label or a list of labels",
     "origin": _TEXT,
     "origin_digest": _TEXT,
+    "needs": "a table of what a worker must have, such as {gpu: 1, label: linux}",
 }
 _NOT_TEXT = frozenset(
     {
@@ -55,6 +56,7 @@ _NOT_TEXT = frozenset(
         "allow_no_change",
         "ports",
         "best_of",
+        "needs",
     }
 )
 _HEADING = pattern(r" {0,3}#{1,6}[ \t]+(.*)")
@@ -112,6 +114,7 @@ def _story_of(entry: Entry) -> Story:
         review=fields.review,
         labels=tuple(fields.labels or ()),
         origin=one_line(fields.origin or ""),
+        needs=needs_of(fields.needs or {}),
     )
 
 

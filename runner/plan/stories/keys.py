@@ -13,6 +13,9 @@ from runner.core.settings import BOUNDS
 
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
+_MAX_NEED = 1e15
+LABEL = "label"
+"""The need that is a word, or a list of words, which a worker must have as labels."""
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class Fields(Struct, frozen=True, kw_only=True):
     labels: list[str] | None = None
     origin: str | None = None
     origin_digest: str | None = None
+    needs: dict[str, Any] | None = None
 
 
 def require_sound(text: str) -> str:
@@ -93,6 +97,28 @@ def _within(setting: str) -> Callable[[int], int]:
         return number
 
     return check
+
+
+def _needs(needs: dict[Any, Any]) -> dict[str, Any]:
+    """Check what a worker of a cluster must have: amounts by name, and labels."""
+    for name, value in needs.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError("needs names, such as gpu: 1 or label: linux")
+        if name == LABEL:
+            labels = value if isinstance(value, list) else [value]
+            if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
+                raise ValueError("has a label that is not a text, nor a list of texts")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_NEED:
+            raise ValueError(f"has an amount of {name} that is not a number above 0")
+    return needs
+
+
+def needs_of(needs: Mapping[str, Any]) -> tuple[tuple[str, float | str], ...]:
+    """Return what a worker must have as pairs, one for each label."""
+    pairs: list[tuple[str, float | str]] = []
+    for name, value in needs.items():
+        pairs += [(name, each) for each in (value if isinstance(value, list) else [value])]
+    return tuple(pairs)
 
 
 def _listed(value: Any) -> Any:
@@ -137,6 +163,7 @@ KEYS: Mapping[str, Key] = {
     "labels": _TEXTS,
     "origin": _TEXT,
     "origin_digest": _TEXT,
+    "needs": Key(holds=dict, checks=(_needs,)),
 }
 
 

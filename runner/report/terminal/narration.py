@@ -8,10 +8,10 @@ from typing import assert_never
 
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
+from runner.core.events import cluster, steering
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events import steering
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.schedule.offers import LAND
 from runner.core.text.conflicts import conflict_line
@@ -115,12 +115,15 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
 
 
 def _of_a_part(
-    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody | df.DraftBody, run: RunSnapshot
+    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody | df.DraftBody | cluster.ClusterBody,
+    run: RunSnapshot,
 ) -> str | None:
     if isinstance(body, df.DraftBody):
         return _draft(body)
     if isinstance(body, steering.SteeringBody):
         return _steered(body)
+    if isinstance(body, cluster.ClusterBody):  # a loss is noted in words
+        return f"on worker {body.worker}" if isinstance(body, cluster.StoryPlaced) else None
     return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)
 
 

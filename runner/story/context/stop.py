@@ -40,6 +40,11 @@ class StopControl:
         """Whether the run or any story was asked to end."""
         return self.run_level > Level.RUN or bool(self._stories)
 
+    @property
+    def stories(self) -> dict[StoryId, tuple[Level, str]]:
+        """The levels of single stories, and what raised each."""
+        return dict(self._stories)
+
     def level(self, story_id: StoryId) -> Level:
         """Return the level that applies to one story."""
         return max(self.run_level, self._of(story_id)[0])
@@ -67,6 +72,10 @@ class StopControl:
 
     def _of(self, story_id: StoryId) -> tuple[Level, str]:
         return self._stories.get(story_id, (Level.RUN, ""))
+
+    async def raised(self) -> None:
+        """Wait until any level rises."""
+        await self._raised.wait()
 
     async def wait_for(self, story_id: StoryId, level: Level) -> None:
         """Wait until the story's level is at least `level`."""

@@ -18,6 +18,7 @@ from runner.cli.run_options import add_detach, add_trust, trust_of
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
     from runner.core.model import RunId, RunSnapshot, Story
+    from runner.core.settings import Settings
     from runner.run.coordinator import Again
     from runner.run.result.ended import Ended
 
@@ -78,7 +79,8 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
-    ended = carry_out(repository, run_id, arguments, output, again)
+    settings = settings_of(run.options, top=repository.top)
+    ended = carry_out(repository, run_id, arguments, output, again, settings=settings)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
         # What was left to do is done; how the stories ended is not news.
@@ -106,10 +108,13 @@ def carry_out(
     arguments: argparse.Namespace,
     output: Output,
     again: "Again | None",
+    *,
+    settings: "Settings",
 ) -> "Ended":
     """Continue a run with the user's view of it; returns when it has ended."""
     from runner.cli.dialog import bell_for
     from runner.cli.view import choose_dialog, choose_view
+    from runner.remote.cluster.entrance import carriers_of
     from runner.run.coordinator import run_rest
 
     view = choose_view(
@@ -128,6 +133,7 @@ def carry_out(
         dialog=dialog,
         ring=bell_for(dialog),
         again=again,
+        elsewhere=carriers_of(settings, repository.top),
     )
 
 
@@ -150,16 +156,19 @@ def complete_drafts_of(repository: "Repository", run: "RunSnapshot", output: Out
 
 def consent_to_resume(
     repository: "Repository", run_id: "RunId", output: Output, arguments: argparse.Namespace
-) -> None:
-    """Ask the user about what a run would run here that they have not agreed to."""
+) -> "Settings":
+    """Ask the user about what a run would run here that they have not agreed to; return its settings."""
     from isolation.paths import journal_path
     from runner.core.events.fold import fold
     from runner.core.events.run_stories import stories_of
+    from runner.plan.settings.json_form import from_json as settings_of
     from runner.records.journal import Journal
 
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         events = journal.events(run_id)
-    _require_consent(repository, fold(run_id, events), stories_of(events), output, trust_of(arguments))
+    run = fold(run_id, events)
+    _require_consent(repository, run, stories_of(events), output, trust_of(arguments))
+    return settings_of(run.options, top=repository.top)
 
 
 def _require_consent(

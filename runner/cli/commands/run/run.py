@@ -68,6 +68,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         from runner.run.drafts.live import require_drafts
 
         output.say(require_drafts(plan.repository, plan.settings))
+    from runner.remote.cluster.entrance import carriers_of
+
+    carriers_of(plan.settings, plan.repository.top)  # what is wrong about the cluster is said before anything
     active = any(story.id not in plan.finished for story in plan.own)
     if arguments.detach and active:
         from runner.cli.detached import detach
@@ -170,6 +173,7 @@ def _carry_out(plan: "Plan", arguments: argparse.Namespace, output: Output) -> "
     from runner.cli.dialog import bell_for
     from runner.cli.page_beside import page_beside
     from runner.cli.view import choose_dialog, choose_view
+    from runner.remote.cluster.entrance import carriers_of
     from runner.run.coordinator import run_plan
 
     if arguments.apply:
@@ -183,4 +187,5 @@ def _carry_out(plan: "Plan", arguments: argparse.Namespace, output: Output) -> "
     )
     dialog = choose_dialog(output, view)
     with page_beside(arguments, output):
-        return run_plan(plan, view, dialog=dialog, ring=bell_for(dialog))
+        elsewhere = carriers_of(plan.settings, plan.repository.top)
+        return run_plan(plan, view, dialog=dialog, ring=bell_for(dialog), elsewhere=elsewhere)

@@ -120,9 +120,9 @@ def _attempt(
     from runner.cli.commands.run.resume import carry_out, consent_to_resume
 
     repository = Repository.open(Path(arguments.directory))
-    consent_to_resume(repository, run_id, output, arguments)
+    settings = consent_to_resume(repository, run_id, output, arguments)
     arguments.retry_failed = False
-    return carry_out(repository, run_id, arguments, output, reviews).exit_code
+    return carry_out(repository, run_id, arguments, output, reviews, settings=settings).exit_code
 
 
 def _data(round_: "Round") -> dict[str, Any]:

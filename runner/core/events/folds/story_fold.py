@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
+from runner.core.events import cluster, steering
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events import steering
 from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
+from runner.core.events.folds.cluster_fold import after_placing
 from runner.core.events.folds.draft_fold import last_conversation, with_draft
 from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
@@ -59,6 +60,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
     if isinstance(body, df.DraftBody):
         known = with_draft(story, body)
         return _reviewed(known) if isinstance(body, df.ReviewTaken) else known
+    if isinstance(body, cluster.ClusterBody):
+        return after_placing(story, body)
     if isinstance(body, AgentBody):
         return with_agent(story, body, at)
     match body:

@@ -1,0 +1,285 @@
+"""The coordinator's link to one worker: it tells, listens, and sends files, until the worker is lost.
+
+Two requests are under way at any time: one that tells the worker what it must know now, and one that waits
+for what is new there. A broken connection is tried again for as long as the worker may be silent; an answer
+that was lost on the way comes again, and counts once.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import trio
+from trio import to_thread
+
+from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.repository import Repository
+from runner.remote.cluster.placement import Needs, Room, amounts_of
+from runner.remote.cluster.wire.hub import Hub
+from runner.remote.cluster.wire.messages import (
+    CHUNK,
+    Ack,
+    Bundle,
+    ClusterError,
+    Done,
+    Fetch,
+    Greeting,
+    Heard,
+    Levels,
+    Listen,
+    Machine,
+    Piece,
+    Put,
+    Sent,
+    Start,
+    Update,
+    Updated,
+)
+
+WAIT_SECONDS = 5.0
+"""For how long a worker may wait with its answer if nothing is new."""
+RETRY_SECONDS = 0.2
+MOST_EVENTS = 2000
+"""How many events travel in one message."""
+
+
+class Stream:
+    """The run's events so far, in their form for the way; grows at its end only."""
+
+    def __init__(self, events: Sequence[Sent]) -> None:
+        self.events = list(events)
+
+    def after(self, number: int) -> tuple[Sent, ...]:
+        """Return the next events after so many."""
+        return tuple(self.events[number : number + MOST_EVENTS])
+
+
+class Link:
+    """One worker that serves the run; `lost` says why it is not asked any more.
+
+    `known` are commits that its clone has. `hear` gets every answer once, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        address: str,
+        greeting: Greeting,
+        run_id: str,
+        repository: Repository,
+        key: str,
+        folder: Path,
+        silence: float,
+    ) -> None:
+        self.address = address
+        self.name = greeting.name
+        self.instance = greeting.instance
+        self.machine = Machine(stories=0, tier="unknown", reason="")
+        self.carrying: dict[str, int] = {}
+        self.placed: dict[str, Needs] = {}
+        """The needs of the stories that are placed here."""
+        self.known: set[str] = set()
+        self.lost = ""
+        self.ended = trio.Event()
+        self._greeting = greeting
+        self._hub = hub
+        self._run_id = run_id
+        self._repository = repository
+        self._key = key
+        self._folder = folder
+        self._silence = silence
+        self._wait = min(WAIT_SECONDS, silence / 4)
+        self._heard_at = trio.current_time()
+        self._received = 0
+        self._acks: list[Ack] = []
+        self._starts: list[Start] = []
+        self._fenced: list[tuple[str, int]] = []
+        self._due = trio.Event()
+        self._uploads = trio.Lock()
+        self._over = trio.CancelScope()
+
+    @property
+    def room(self) -> Room:
+        """What the worker has, and what is taken of it."""
+        used: dict[str, float] = {}
+        for needs in self.placed.values():
+            for name, amount in amounts_of(needs).items():
+                used[name] = used.get(name, 0.0) + amount
+        return Room(
+            name=self.instance,
+            slots=0 if self.lost else self.machine.stories,
+            taken=len(self.placed),
+            offers=self._greeting.offers,
+            used=used,
+            labels=frozenset(self._greeting.labels),
+        )
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Report to the worker what became of a batch."""
+        self._acks.append(ack)
+        self.wake()
+
+    def fence(self, story_id: str, fence: int) -> None:
+        """Have the worker leave a story that was placed again."""
+        self._fenced.append((story_id, fence))
+        self.wake()
+
+    def start(self, start: Start) -> None:
+        """Have the worker begin a story, after all events that are in the stream by now."""
+        self._starts.append(start)
+        self.wake()
+
+    def wake(self) -> None:
+        """Send the worker what is new."""
+        self._due.set()
+        self._due = trio.Event()
+
+    async def serve(self, stream: Stream, levels: Callable[[], Levels], hear: Callable[[Heard], None]) -> str:
+        """Send news and listen until the worker is lost; return why."""
+        self._received = len(stream.events) if not self._received else self._received
+        with self._over:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._update, stream, levels)
+                nursery.start_soon(self._watch)
+                await self._listen(hear)
+        return self.lost
+
+    def lose(self, reason: str) -> None:
+        """End the link: nothing that comes from there counts any more."""
+        self.lost = self.lost or reason
+        self._over.cancel()
+        self.ended.set()
+
+    def opened_with(self, events: int) -> None:
+        """Note how many events the worker got when it opened the run."""
+        self._received = events
+
+    async def _update(self, stream: Stream, levels: Callable[[], Levels]) -> None:
+        while True:
+            due = self._due
+            acks, starts, fenced = tuple(self._acks), tuple(self._starts), tuple(self._fenced)
+            request = Update(
+                run_id=self._run_id,
+                first=self._received,
+                events=stream.after(self._received),
+                acks=acks,
+                starts=starts if self._received + MOST_EVENTS >= len(stream.events) else (),
+                fenced=fenced,
+                levels=levels(),
+            )
+            answer = await self._ask(request)
+            if not isinstance(answer, Updated):
+                raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
+            self._received = answer.received
+            del self._acks[: len(acks)], self._fenced[: len(fenced)], self._starts[: len(request.starts)]
+            if not (self._acks or self._starts or self._fenced) and self._received >= len(stream.events):
+                await due.wait()
+
+    async def _listen(self, hear: Callable[[Heard], None]) -> None:
+        number = 0
+        while True:
+            answer = await self._ask(Listen(run_id=self._run_id, number=number, wait=self._wait))
+            if not isinstance(answer, Heard):
+                raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
+            number = answer.number
+            self.machine = answer.machine
+            hear(answer)
+
+    async def _watch(self) -> None:
+        """Lose the worker when it has been silent for too long, or the scheduler no longer knows it."""
+        while True:
+            await trio.sleep(1.0)
+            silent = trio.current_time() - self._heard_at
+            if silent > self._silence:
+                self.lose(f"worker {self.name} has been silent for {silent:.0f} s")
+            if silent > 1.0 + self._wait or (silent > 1.0 and self._trouble):
+                try:
+                    workers = await self._hub.workers()
+                except ConnectionError:
+                    continue
+                if self.address not in workers:
+                    self.lose(f"worker {self.name} left the cluster")
+
+    _trouble = False
+
+    async def _ask(self, request: Update | Listen | Put | Fetch) -> object:
+        """Ask again and again until there is an answer; the watch ends that."""
+        while True:
+            try:
+                limit = max(2.0, 2 * self._wait)
+                answer = await self._hub.ask(self.address, request, limit=limit)
+            except ConnectionError:
+                self._trouble = True
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            except ClusterError as error:
+                self.lose(f"worker {self.name}: {error.message}")
+                await trio.sleep_forever()
+            self._heard_at, self._trouble = trio.current_time(), False
+            return answer
+
+    async def bring(self, commits: Collection[str]) -> str:
+        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any."""
+        async with self._uploads:
+            wanted = [commit for commit in dict.fromkeys(commits) if commit not in self.known]
+            if not wanted:
+                return ""
+            name = f"{secrets.token_hex(8)}.bundle"
+            path = self._folder / name
+            known = tuple(self.known)
+            if not await to_thread.run_sync(self._write, path, wanted, known):
+                self.known.update(wanted)
+                return ""
+            try:
+                await self._send(path, name)
+            finally:
+                await to_thread.run_sync(_remove, path)
+            self.known.update(wanted)
+            return name
+
+    def _write(self, path: Path, wanted: Sequence[str], known: Sequence[str]) -> bool:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_travel_bundle(self._repository, path, wanted, without=known)
+
+    async def _send(self, path: Path, name: str) -> None:
+        offset = 0
+        while data := await to_thread.run_sync(_read, path, offset):
+            answer = await self._ask(Put(repository=self._key, name=name, offset=offset, data=data))
+            if not isinstance(answer, Done):
+                raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
+            offset += len(data)
+
+    async def fetch(self, bundle: Bundle) -> Path:
+        """Bring a bundle of the worker here, in parts; what has arrived is not sent again."""
+        path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
+        await to_thread.run_sync(_append, path, bundle.data, 0)
+        while (offset := await to_thread.run_sync(_size, path)) < bundle.size:
+            answer = await self._ask(Fetch(run_id=self._run_id, name=bundle.name, offset=offset))
+            if not isinstance(answer, Piece) or not answer.data:
+                raise ClusterError(f"worker {self.name} has no more of the bundle {bundle.name}")
+            await to_thread.run_sync(_append, path, answer.data, offset)
+        return path
+
+
+def _read(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(CHUNK)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _append(path: Path, data: bytes, offset: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("r+b" if path.exists() else "w+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        os.unlink(path)  # noqa: PTH108  it may be gone by then

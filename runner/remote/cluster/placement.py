@@ -1,0 +1,108 @@
+"""Which worker gets which story: a pure function of what stories need and what workers have free."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from runner.core.model import Story, StoryId
+from runner.plan.stories.keys import LABEL
+
+Needs: TypeAlias = tuple[tuple[str, float | str], ...]
+"""What a story needs, as pairs of a name and an amount, or of `label` and a word."""
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """What a worker has: slots, how many of them are taken, amounts of resources, and labels."""
+
+    name: str
+    slots: int
+    taken: int = 0
+    offers: Mapping[str, float] = field(default_factory=dict)
+    used: Mapping[str, float] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
+
+    def suits(self, needs: Needs) -> bool:
+        """Whether a story with these needs could run there when nothing else does."""
+        return labels_of(needs) <= self.labels and all(
+            self.offers.get(name, 0.0) >= amount for name, amount in amounts_of(needs).items()
+        )
+
+    def has_room(self, needs: Needs) -> bool:
+        """Whether a story with these needs can start there now."""
+        return (
+            self.taken < self.slots
+            and self.suits(needs)
+            and all(
+                self.offers.get(name, 0.0) - self.used.get(name, 0.0) >= amount
+                for name, amount in amounts_of(needs).items()
+            )
+        )
+
+    def with_story(self, needs: Needs) -> "Room":
+        """Return the worker with one more story."""
+        used = dict(self.used)
+        for name, amount in amounts_of(needs).items():
+            used[name] = used.get(name, 0.0) + amount
+        return Room(
+            name=self.name,
+            slots=self.slots,
+            taken=self.taken + 1,
+            offers=self.offers,
+            used=used,
+            labels=self.labels,
+        )
+
+
+def labels_of(needs: Needs) -> frozenset[str]:
+    """Return the labels that a story needs."""
+    return frozenset(str(value) for name, value in needs if name == LABEL)
+
+
+def amounts_of(needs: Needs) -> dict[str, float]:
+    """Return the amounts that a story needs."""
+    return {name: float(value) for name, value in needs if name != LABEL and isinstance(value, int | float)}
+
+
+def choose(needs: Needs, rooms: Iterable[Room]) -> Room | None:
+    """Return the worker for a story: of those with room the one with most free slots, and fewest extras.
+
+    A story without needs leaves the special machines to those that need them.
+    """
+    fitting = [room for room in rooms if room.has_room(needs)]
+    extras = len(labels_of(needs)) + len(amounts_of(needs))
+    return min(
+        fitting,
+        key=lambda room: (
+            max(0, len(room.offers) + len(room.labels) - extras),
+            room.taken / room.slots,
+            -room.slots,
+            room.name,
+        ),
+        default=None,
+    )
+
+
+def unplaced(stories: Sequence[Story], rooms: Sequence[Room]) -> dict[StoryId, str]:
+    """Return which stories cannot all start now, in this order, and what each waits for."""
+    left = {room.name: room for room in rooms}
+    waiting = {}
+    for story in stories:
+        wanted = story.needs
+        found = choose(wanted, left.values())
+        if found is not None:
+            left[found.name] = found.with_story(wanted)
+        elif not left:
+            waiting[story.id] = "waits for a worker of the cluster"
+        elif not any(room.suits(wanted) for room in left.values()):
+            waiting[story.id] = f"waits for a worker with {described(wanted)}"
+        else:
+            waiting[story.id] = "waits for a free slot on a worker"
+    return waiting
+
+
+def described(needs: Needs) -> str:
+    """Return needs in words."""
+    words = [f"{name} {amount:g}" for name, amount in amounts_of(needs).items()]
+    words += [f"label {label}" for label in sorted(labels_of(needs))]
+    return ", ".join(words) or "a free slot"

@@ -1,0 +1,171 @@
+"""A story that a worker carries: placed with a fence, followed by its events, placed again if it is lost.
+
+Its worker sends events in batches and waits for each to be in the journal, so what the journal does not have
+did not happen. A batch counts only with the fence of the newest placing: a compare-and-swap inside the
+transaction that records it.
+"""
+
+from contextlib import suppress
+from typing import Protocol, TypeAlias
+
+import trio
+from msgspec import Struct, structs
+from trio import to_thread
+
+from isolation.git.clones.travel import take_branch
+from runner.core.errors import JournalError
+from runner.core.events import events as ev
+from runner.core.events.cluster import StoryLost
+from runner.core.limits.kill_switches import Switch
+from runner.core.model import KillSwitch, StoryId, StorySnapshot
+from runner.remote.cluster.link import Link
+from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Sent, received
+from runner.story import results
+from runner.story.context.context import StoryContext
+from runner.story.faults import crashed
+from runner.story.slot import Slot
+
+MOST_LOSSES = 10
+"""How often a story may lose its worker in one run; it may be what kills them."""
+FENCED = KillSwitch(name="fenced", detail="the story was placed again", hint="")
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """The worker is gone."""
+
+    reason: str
+
+
+Item: TypeAlias = Batch | Gone | Lost
+
+
+class Places(Protocol):
+    """What a story needs of the fleet that carries it."""
+
+    async def place(self, story: "RemoteStory") -> Link | None:
+        """Find a worker; None once the story is to stop."""
+
+    def has(self, story_id: StoryId, event: Sent) -> bool:
+        """Whether the journal has the event already."""
+
+    def release(self, story_id: StoryId) -> None:
+        """Free what the story held of a worker."""
+
+
+class RemoteStory:
+    """Carries one story by the workers of a fleet; `run` is called once."""
+
+    def __init__(self, context: StoryContext, slot: Slot, fleet: Places) -> None:
+        self.story = context.story
+        self._context = context
+        self._log = context.log
+        self._slot = slot
+        self._fleet = fleet
+        self._taken = 0
+        self._send, self._items = trio.open_memory_channel[Item](1000)
+
+    @property
+    def now(self) -> StorySnapshot:
+        """The state of the story."""
+        return self._log.snapshot.stories[self.story.id]
+
+    def deliver(self, item: Item) -> None:
+        """Pass on what its worker sent; never blocks, since a worker waits after each batch."""
+        with suppress(trio.WouldBlock):
+            self._send.send_nowait(item)
+
+    async def run(self) -> None:
+        """Carry the story to its result; a bug in here becomes its result and cancels no other story."""
+        try:
+            with self._slot.scope:
+                await self._carry()
+        except JournalError:
+            raise
+        except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
+            report = await to_thread.run_sync(self._context.run.write_crash, error)
+            if not self.now.status.final:
+                await self._log.record(crashed(error, self.story.id, self._log.snapshot.run_id, report))
+        finally:
+            self._fleet.release(self.story.id)
+            self._slot.left.send_nowait(self.story.id)
+
+    async def _carry(self) -> None:
+        losses = 0
+        while True:
+            self._taken = 0
+            link = await self._fleet.place(self)
+            if link is None:
+                asked = self._context.run.control.asked_by(self.story.id)
+                stopped = Switch.USER_ABORT.tripped(asked)
+                await self._log.record(results.stopped(self.story.id, self._log.snapshot.run_id, stopped))
+                return
+            lost = await self._follow(link)
+            if lost is None:
+                return
+            losses += 1
+            now = self.now
+            await self._log.record(
+                StoryLost(
+                    story_id=self.story.id, worker=link.name, fence=now.workspace.fence, reason=lost.reason
+                ),
+                ev.Noted(story_id=self.story.id, message=f"{lost.reason}; it starts again from what it had"),
+            )
+            if now.status.final:
+                return  # only the removal of its folder was still to come
+            if losses >= MOST_LOSSES:
+                reason = f"its worker was lost {losses} times: {lost.reason}"
+                await self._log.record(results.failed(self.story.id, reason))
+                return
+
+    async def _follow(self, link: Link) -> Lost | None:
+        """Take what the worker sends until it has left the story; what was lost is returned."""
+        async for item in self._items:
+            fence = self.now.workspace.fence
+            match item:
+                case Batch() if item.fence == fence:
+                    await self._take(item, link)
+                case Gone() if item.fence == fence:
+                    await self._left(item, link)
+                    return None
+                case Lost():
+                    return item
+                case _:
+                    continue
+        return Lost(reason="the run ends")
+
+    async def _take(self, batch: Batch, link: Link) -> None:
+        """Make a batch part of the run: first its commits, then its events, then the worker may continue."""
+        fence = batch.fence
+        if batch.number > self._taken and not self._fleet.has(self.story.id, batch.events[0]):
+            if batch.bundle is not None:
+                path = await link.fetch(batch.bundle)
+                take = (self._context.repository, path, batch.bundle.branch, batch.bundle.tip)
+                await to_thread.run_sync(take_branch, *take)
+                path.unlink(missing_ok=True)
+                link.known.add(batch.bundle.tip)
+            run_id = self._log.snapshot.run_id
+            events = [_of_worker(received(sent, run_id), link.name) for sent in batch.events]
+            refused = await self._log.take(
+                events, unless=lambda: None if self.now.workspace.fence == fence else FENCED
+            )
+            if refused is not None:
+                return
+        self._taken = max(self._taken, batch.number)
+        link.acknowledge(Ack(story_id=self.story.id, fence=fence, number=batch.number))
+
+    async def _left(self, gone: Gone, link: Link) -> None:
+        now = self.now
+        if not now.status.final:
+            reason = f"worker {link.name} ended it without a result: {gone.trouble or 'no reason is known'}"
+            await self._log.record(results.failed(self.story.id, reason))
+        if now.workspace.path is not None:
+            reason = f"it is on worker {link.name}, at {now.workspace.path.partition(':')[2]}"
+            await self._log.record(ev.WorkspaceClosed(story_id=self.story.id, removed=True, reason=reason))
+
+
+def _of_worker(event: ev.Event, worker: str) -> ev.Event:
+    """Return an event of a worker for the journal: its folders are on that machine."""
+    body = event.body
+    if isinstance(body, ev.WorkspacePlanned | ev.WorkspaceOpened):
+        body = structs.replace(body, path=f"{worker}:{body.path}")
+    return structs.replace(event, body=body)

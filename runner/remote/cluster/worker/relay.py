@@ -1,0 +1,90 @@
+"""The journal as a story on a worker sees it: what it records is durable once the coordinator has it.
+
+Commits go along with the events that name them, and before them, so that the coordinator never knows of a
+checkpoint that it does not have.
+"""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.repository import Repository
+from runner.core.events import events as ev
+from runner.core.model import StoryId
+from runner.core.text.names import branch_of
+from runner.remote.cluster.wire.messages import Batch, Bundle, sent
+from runner.remote.cluster.worker.outbox import Outbox
+
+INLINE = 256 << 10
+"""A bundle up to this size travels with its batch; a larger one is fetched in parts."""
+
+
+class Relay:
+    """The event store of one story; `known` are commits that the coordinator has."""
+
+    def __init__(
+        self,
+        *,
+        story_id: StoryId,
+        fence: int,
+        outbox: Outbox,
+        repository: Repository,
+        folder: Path,
+        known: Sequence[str],
+    ) -> None:
+        self._story_id = story_id
+        self._fence = fence
+        self._outbox = outbox
+        self._repository = repository
+        self._folder = folder
+        self._known = list(known)
+        self._number = 0
+
+    def append(self, events: Sequence[ev.Event]) -> None:
+        """Have the events recorded by the coordinator, all or none; blocks until they are."""
+        kept = [event for event in events if not isinstance(event.body, ev.OutputSeen)]
+        if not kept:
+            return
+        self._number += 1
+        bundle = self._bundle(kept)
+        batch = Batch(
+            story_id=self._story_id,
+            fence=self._fence,
+            number=self._number,
+            events=tuple(sent(event) for event in kept),
+            bundle=bundle,
+        )
+        try:
+            trio.from_thread.run(self._outbox.send, batch)
+        finally:
+            if bundle is not None:
+                (self._folder / bundle.name).unlink(missing_ok=True)
+        if bundle is not None:
+            self._known.append(bundle.tip)
+
+    def _bundle(self, events: Sequence[ev.Event]) -> Bundle | None:
+        """Write the commits that these events name and the coordinator lacks; None if there are none."""
+        bodies = (event.body for event in events)
+        named = [
+            body.commit
+            for body in bodies
+            if isinstance(body, ev.Checkpointed | ev.StoryFinished) and body.commit
+        ]
+        if not named or named[-1] in self._known:
+            return None
+        name, tip = f"{secrets.token_hex(8)}.bundle", named[-1]
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not write_travel_bundle(self._repository, path, [tip], without=self._known):
+            return None
+        size = path.stat().st_size
+        return Bundle(
+            name=name,
+            size=size,
+            branch=branch_of(self._story_id),
+            tip=tip,
+            data=path.read_bytes() if size <= INLINE else b"",
+        )

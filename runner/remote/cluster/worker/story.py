@@ -1,0 +1,137 @@
+"""One story on a worker: the walk of any story, with a log that goes to the coordinator."""
+
+from collections.abc import Callable
+
+import trio
+from msgspec import structs
+from msgspec.structs import replace
+from trio import to_thread
+
+from isolation.errors import IsolationError
+from isolation.git.clones.travel import keep_fenced
+from isolation.paths import run_dir
+from runner.agents.catalog import workers_of
+from runner.core.errors import RunnerError
+from runner.core.events import events as ev
+from runner.core.events.fold import apply
+from runner.core.model import RunSnapshot, Story, StoryId
+from runner.core.text.names import branch_of
+from runner.core.text.redaction import Redactor
+from runner.records.event_log import EventLog
+from runner.remote.cluster.wire.messages import Line, Start
+from runner.remote.cluster.worker.clone import Clone
+from runner.remote.cluster.worker.outbox import FencedError, Outbox
+from runner.remote.cluster.worker.relay import Relay
+from runner.story.context.context import RunContext, story_context
+from runner.story.pipeline import Pipeline
+from runner.story.slot import Slot
+from runner.story.workspace import intent
+
+
+class WorkedStory:
+    """A story that this worker was given with a fence; `over` is set when it has left."""
+
+    def __init__(
+        self,
+        *,
+        story: Story,
+        start: Start,
+        run: RunContext,
+        snapshot: RunSnapshot,
+        clone: Clone,
+        outbox: Outbox,
+        wall_clock: Callable[[], float] | None,
+        redactor: Redactor,
+    ) -> None:
+        self.story = story
+        self.fence = start.fence
+        self.over = trio.Event()
+        self._start = start
+        self._clone = clone
+        self._outbox = outbox
+        self._scope = trio.CancelScope()
+        self._is_fenced = False
+        self._log = EventLog(
+            store=Relay(
+                story_id=story.id,
+                fence=start.fence,
+                outbox=outbox,
+                repository=run.repository,
+                folder=run_dir(run.repository.common_dir, snapshot.run_id) / "cluster",
+                known=[commit for commit in (snapshot.base, start.tip, *start.branches.values()) if commit],
+            ),
+            snapshot=snapshot,
+            wall_clock=wall_clock,
+            redactor=redactor,
+        )
+        self._run = structs.replace(run, log=self._log)
+        self._log.subscribe(self._say, ev.OutputSeen)
+
+    @property
+    def last_activity(self) -> float:
+        """When a session of the story last showed a sign of life, on trio's clock."""
+        return self._log.last_activity
+
+    def follow(self, event: ev.Event) -> None:
+        """Apply what happened elsewhere; what happens to this story is recorded here."""
+        body = event.body
+        if ev.story_of(body) == self.story.id:
+            return
+        if isinstance(body, ev.RunResumed):  # it continues here as it was
+            others = tuple(name for name in body.requeued if name != self.story.id)
+            event = replace(event, body=replace(body, requeued=others))
+        self._log.snapshot = apply(self._log.snapshot, event)
+
+    def start_over(self, snapshot: RunSnapshot) -> None:
+        """Take the run as another coordinator has it, and the story as it is here."""
+        own = self._log.snapshot.stories[self.story.id]
+        self._log.snapshot = replace(snapshot, stories={**snapshot.stories, self.story.id: own})
+
+    def fenced(self) -> None:
+        """Leave the story: it was placed elsewhere."""
+        self._is_fenced = True
+        self._outbox.fence(self.story.id, self.fence)
+        self._scope.cancel()
+
+    async def run(self) -> str:
+        """Carry the story to its result; return why it has none, if so."""
+        trouble = ""
+        with self._scope:
+            try:
+                await self._carry()
+            except FencedError:
+                self._is_fenced = True
+            except (IsolationError, RunnerError) as error:
+                trouble = error.message
+        if self._is_fenced:
+            with trio.CancelScope(shield=True):
+                await to_thread.run_sync(self._keep_aside)
+        return trouble
+
+    async def _carry(self) -> None:
+        run, story, start = self._run, self.story, self._start
+        if start.bundle:
+            await to_thread.run_sync(self._clone.take, start.bundle)
+        make_room = (run.repository, run.worktree_root, story.id, start)
+        await to_thread.run_sync(self._clone.make_room, *make_room)
+        self._outbox.begin(story.id)
+        await self._log.record(intent(story, run))
+        sender, receiver = trio.open_memory_channel[StoryId](1)
+        slot = Slot(left=sender, story=story)
+        slot.grant(story)
+        context = story_context(story, workers_of(story, run.settings), run)
+        with sender, receiver:
+            await Pipeline(context, interrupted=False, slot=slot).run()
+
+    def _keep_aside(self) -> None:
+        """Keep what a story committed here that now runs elsewhere. Blocking."""
+        repository = self._run.repository
+        tip = repository.branch_tip(branch_of(self.story.id))
+        if tip is not None and tip != self._start.tip:
+            name = f"{self._log.snapshot.run_id}/{self.story.id}/{self.fence}"
+            keep_fenced(repository, None, name, tip)
+
+    def _say(self, event: ev.Event, _run: RunSnapshot) -> None:
+        body = event.body
+        if isinstance(body, ev.OutputSeen):
+            self._outbox.line(Line(story_id=body.story_id, line=body.line, tools=body.tools, zone=body.zone))
