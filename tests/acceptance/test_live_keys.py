@@ -6,8 +6,10 @@ import pty
 import shlex
 import shutil
 import signal
+import subprocess
 import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from html import unescape
 from pathlib import Path
 
@@ -44,7 +46,8 @@ def window(repo: Path, tmp_path: Path) -> Iterator[Window]:
     try:
         yield made
     finally:
-        made.tmux("kill-server")
+        with suppress(subprocess.CalledProcessError):  # a test may have ended it
+            made.tmux("kill-server")
 
 
 def _prepare(repo: Path, tmp_path: Path) -> Path:
@@ -137,6 +140,33 @@ def test_a_key_opens_the_page_which_ends_with_the_dashboard(
     go.touch()
     window.await_text("1 done")
     wait_until(lambda: read_address(repo / ".git") is None, what="the page ends with the run")
+
+
+def test_a_detached_run_is_joined_and_steered_and_survives_the_loss_of_its_terminal(
+    repo: Path, tmp_path: Path, window: Window
+) -> None:
+    """A second terminal has the same keys; when it is gone, what it asked for still holds."""
+    go = tmp_path / "go"
+    write_story(repo, "a", command=f"until test -f {go}; do sleep 0.1; done; echo x > a.txt")
+    write_story(repo, "b", command="echo x > b.txt", depends_on=["a"])
+    commit_stories(repo)
+    try:
+        window.type(shlex.join(command("run", "--detach")))
+        window.await_text("continues without this terminal")
+        window.tmux("new-window", "-c", str(repo), "env", "PS1=> ", "sh")
+        window.type(shlex.join(command("attach")))
+        window.await_text("● a", "waits for a", "q or Ctrl-C: stop watching")
+        window.press("p")
+        window.await_text("paused, nothing starts")
+        window.tmux("kill-server")
+        assert run(repo, "status", "--json").data["paused"] is True
+        assert run(repo, "unpause").code == 0
+        go.touch()
+        joined = run(repo, "attach", "--json")
+    finally:
+        go.touch()  # the run is a process of its own
+    assert joined.code == 0, joined.err
+    assert {story["status"] for story in run(repo, "status", "--json").data["stories"]} == {"done"}
 
 
 def _answer(window: Window) -> None:
