@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from isolation.patterns import pattern
 from runner.forge.answers import Answer
 
 ATTEMPTS = 6
@@ -13,6 +14,7 @@ _OUTAGES = frozenset({408, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _TOO_MANY = 429
 _LIMITS = frozenset({403, _TOO_MANY})
 _EXHAUSTED = "0"
+_NUMBER = pattern(r"[0-9]{1,12}")
 
 
 def is_limited(answer: Answer) -> bool:
@@ -39,15 +41,15 @@ def limit_ends(answer: Answer, now: float) -> float | None:
     """Return in how many seconds a limit ends, by the service's own word; None if it gives none."""
     headers = answer.headers
     after = headers.get("retry-after", "")
-    if after.isdecimal():
+    if _NUMBER.fullmatch(after):
         return float(after)
     if after:
         try:
             return max(0.0, parsedate_to_datetime(after).timestamp() - now)
-        except ValueError:
+        except (ValueError, OverflowError, OSError):  # no date, or none of this world
             pass
     reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
-    if reset.isdecimal() and _remaining(headers) == _EXHAUSTED:
+    if _NUMBER.fullmatch(reset) and _remaining(headers) == _EXHAUSTED:
         return max(0.0, int(reset) - now) + 1.0
     return None
 
