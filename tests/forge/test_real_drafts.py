@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.program import wait_until
 from tests.conftest import git
 from tests.forge.conftest import ScriptedGitHub
+from tests.forge.github_api import TOKEN
 from tests.forge.projects import VERIFY, Project, make_project
 from tests.forge.scenes import act, creates, killed_at, require_no_harm, require_shown, well
 from tests.forge.scripted_server import CUT, Fault, Request
@@ -296,3 +297,14 @@ def test_killed_in_an_attempt_the_next_round_continues_it(project: Project) -> N
     require_shown(project, "a")
     answers = [each for each in project.api.repo.review_comments[1] if "in_reply_to_id" in each]
     assert len(answers) == 1
+
+
+def test_what_an_agent_says_is_published_without_secrets(project: Project) -> None:
+    """Its notes are quoted in the draft; a token in them is not, and they mention and close nothing."""
+    notes = json.dumps({"status": "done", "notes": f"used {TOKEN} as @everybody said, closes #1"})
+    files = {"made-a.txt": "made\n", ".orchestrator/01-implement-1.result.json": notes}
+    project.story("a", {**act("a", "made"), "files": files})
+    well(project.run("--draft-mr=on-green"))
+    body = project.pull_of("a")["body"]
+    assert "### What was done\n\n> used \\[redacted\\] as @\u200beverybody said, closes \\#1\n" in body
+    assert TOKEN not in str([each.body for each in project.api.book])
