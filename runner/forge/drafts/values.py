@@ -5,7 +5,7 @@ from typing import Any
 
 
 def text_at(value: Any, *keys: str) -> str:
-    """Return a text below some keys, empty if there is none; whatever was escaped in it, it can be encoded."""
+    """Return a text below some keys, empty if there is none; whatever was escaped in it, it encodes."""
     found = at(value, *keys)
     return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
 
