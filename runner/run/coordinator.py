@@ -60,7 +60,6 @@ from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
 from runner.run.control.changes import require_reviewable, retried
 from runner.run.control.requests import Retry
-from runner.run.drafts.live import drafting
 from runner.run.first_events import IS_JOB, OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, Ring, View, no_bell
@@ -68,7 +67,7 @@ from runner.run.notices.notifier import notifying
 from runner.run.orchestrator import Orchestrator, World
 from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
-from runner.run.side_tasks import aggregating, pooling, refreshing, start_export
+from runner.run.side_tasks import aggregating, drafting, pooling, refreshing, start_export
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped

@@ -1,10 +1,10 @@
-"""What runs beside the stories: the view, the aggregated state, the pool of worktrees, the export.
+"""What runs beside the stories: the view, the aggregated state, the pool of worktrees, drafts, the export.
 
 Each is a block around the orchestrator; when the block is left, what it started has ended.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from trio import to_thread
 from isolation.errors import KeeperError
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
-from runner.core.model import RunSnapshot, Status
+from runner.core.model import RunSnapshot, Status, Story
+from runner.core.setting_groups.draft_settings import OFF
 from runner.core.settings import Settings
 from runner.records.event_log import EventLog
 from runner.run.control.launch import launch
@@ -91,6 +92,18 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
         yield
         nursery.cancel_scope.cancel()
     await to_thread.run_sync(write)
+
+
+@asynccontextmanager
+async def drafting(context: RunContext, stories: Sequence[Story]) -> AsyncIterator[None]:
+    """Open and update the drafts of stories, if that is wanted; otherwise nothing of it is loaded."""
+    if context.settings.draft_mr == OFF:
+        yield
+        return
+    from runner.run.drafts.live import publishing
+
+    async with publishing(context, stories):
+        yield
 
 
 @asynccontextmanager

@@ -188,3 +188,20 @@ def test_without_gh_the_install_command_is_named(
     assert ran.code == 1
     assert f"error: cannot read the issues of {REPO}: `gh` is not installed" in ran.err
     assert re.search(r"hint: `apt install gh`.*`gh auth login`", ran.err)
+
+
+def test_a_host_can_be_named_and_no_issue_is_nothing_to_do(scripted: ScriptedGitHub, project: Path) -> None:
+    """`github://HOST/…` asks that host; without an issue nothing is written, and a run has nothing to do."""
+    env = {name: value for name, value in scripted.env.items() if name != "GH_HOST"}
+    source = f"github://{scripted.host}/{REPO}"
+    empty = run_in(project, "import", source, environ=env)
+    assert (empty.code, empty.out) == (0, "no issue matches\n")
+    idle = run_in(project, "run", "--from", source, environ=env)
+    assert (idle.code, "nothing to do" in idle.err) == (0, True), idle.err
+    scripted.api.add_issue("One", "text")
+    ran = run_in(project, "import", source, "--json", environ=env)
+    origin = f"github://{scripted.host}/{REPO}#1"
+    wanted = {"id": "shop-1", "origin": origin, "path": "stories/shop-1.md", "change": "new"}
+    assert ran.data == {"dry_run": False, "stories": [wanted], "notes": []}
+    (story,) = load_stories((), top=project, default="stories")
+    assert story.origin == origin

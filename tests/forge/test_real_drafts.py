@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.program import wait_until
 from tests.conftest import git
 from tests.forge.conftest import ScriptedGitHub
+from tests.forge.github_api import TOKEN
 from tests.forge.projects import VERIFY, Project, make_project
 from tests.forge.scenes import act, creates, killed_at, require_no_harm, require_shown, well
 from tests.forge.scripted_server import CUT, Fault, Request
@@ -275,3 +276,35 @@ def test_a_run_that_could_open_no_drafts_does_not_start(project: Project) -> Non
     refused = well(project.run("--draft-mr=on-green"), 1)
     assert "the remote origin is on no forge that is known" in refused.err
     assert not (project.repo.parent / "actors" / "a.calls").exists()
+
+
+def test_killed_in_an_attempt_the_next_round_continues_it(project: Project) -> None:
+    """What was taken up is not lost with the process: the attempt ends, and the comment has one answer."""
+    hold = project.repo.parent / "hold"
+    wait = f"while test -f {hold}; do sleep 0.05; done"
+    project.actors.story("a", act("a", "made"), act("a", "better"), verify=[VERIFY, wait])
+    well(project.run("--draft-mr=on-green"))
+    project.api.add_review_comment(1, "Better, please.")
+    hold.touch()
+
+    def in_progress(request: Request) -> bool:
+        return request.method == "PATCH" and "**In progress**" in request.body["body"]
+
+    killed_at(project, in_progress, "watch-prs", "--once")
+    hold.unlink()
+    seen = well(project.run("watch-prs", "--once"))
+    assert "an attempt was interrupted" in seen.out
+    require_shown(project, "a")
+    answers = [each for each in project.api.repo.review_comments[1] if "in_reply_to_id" in each]
+    assert len(answers) == 1
+
+
+def test_what_an_agent_says_is_published_without_secrets(project: Project) -> None:
+    """Its notes are quoted in the draft; a token in them is not, and they mention and close nothing."""
+    notes = json.dumps({"status": "done", "notes": f"used {TOKEN} as @everybody said, closes #1"})
+    files = {"made-a.txt": "made\n", ".orchestrator/01-implement-1.result.json": notes}
+    project.story("a", {**act("a", "made"), "files": files})
+    well(project.run("--draft-mr=on-green"))
+    body = project.pull_of("a")["body"]
+    assert "### What was done\n\n> used \\[redacted\\] as @\u200beverybody said, closes \\#1\n" in body
+    assert TOKEN not in str([each.body for each in project.api.book])

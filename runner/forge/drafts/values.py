@@ -5,9 +5,9 @@ from typing import Any
 
 
 def text_at(value: Any, *keys: str) -> str:
-    """Return a text below some keys; empty if there is none."""
+    """Return a text below some keys, empty if there is none; whatever was escaped in it, it encodes."""
     found = at(value, *keys)
-    return found if isinstance(found, str) else ""
+    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
 
 
 def number_at(value: Any, *keys: str) -> int:

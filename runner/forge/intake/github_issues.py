@@ -22,7 +22,7 @@ def read_github(github: Rest, source: Source, redactor: Redactor) -> tuple[Issue
     found = list[Issue]()
     for item in github.pages(path, asked=asked):
         if is_issue(item):
-            blockers = _linked(github, source.project, item)
+            blockers = _linked(github, source, item)
             found.append(github_issue(item, source, redactor, blocked_by=blockers))
             if len(found) == source.limit:
                 break
@@ -45,7 +45,7 @@ def github_issue(
     labels = item.get("labels")
     user = item.get("user")
     return make_issue(
-        origin=_origin(source.project, number),
+        origin=source.origin(number),
         name=f"{source.project.rpartition('/')[2]}-{number}",
         title=item.get("title"),
         body=text,
@@ -55,33 +55,30 @@ def github_issue(
             each.get("name") if isinstance(each, Mapping) else each
             for each in (labels if isinstance(labels, list) else ())
         ],
-        blocked_by=(*blocked_by, *_mentioned(text, source.project)),
+        blocked_by=(*blocked_by, *_mentioned(text, source)),
         redactor=redactor,
     )
 
 
-def _origin(project: str, number: object) -> str:
-    return f"github:{project}#{number}"
-
-
-def _mentioned(text: str, project: str) -> Iterator[str]:
+def _mentioned(text: str, source: Source) -> Iterator[str]:
     """Yield the issues of the same repository that a text depends on."""
+    project = source.project.lower()
     for reference in references(text):
         before, _, number = reference.rpartition("#")
-        if number.isdecimal() and before.lower() in {"", project.lower()}:
-            yield _origin(project, int(number))
-        elif reference.lower().partition("://")[2].partition("/")[2].startswith(f"{project.lower()}/issues/"):
+        if number.isdecimal() and before.lower() in {"", project}:
+            yield source.origin(int(number))
+        elif reference.lower().partition("://")[2].partition("/")[2].startswith(f"{project}/issues/"):
             last = reference.rpartition("/")[2].partition("#")[0]
             if last.isdecimal():
-                yield _origin(project, int(last))
+                yield source.origin(int(last))
 
 
-def _linked(github: Rest, project: str, item: Mapping[str, Any]) -> tuple[str, ...]:
+def _linked(github: Rest, source: Source, item: Mapping[str, Any]) -> tuple[str, ...]:
     """Ask for the issues that block this one, if GitHub says that there are some."""
     summary = item.get("issue_dependencies_summary")
     if not isinstance(summary, Mapping) or not summary.get("blocked_by"):
         return ()
-    number = item["number"]
+    number, project = item["number"], source.project
     path = f"repos/{quote(project)}/issues/{number}/dependencies/blocked_by?per_page=100"
     try:
         found = list(github.pages(path, asked=f"read what blocks #{number} of {project}"))
@@ -90,7 +87,7 @@ def _linked(github: Rest, project: str, item: Mapping[str, Any]) -> tuple[str, .
             return ()
         raise
     return tuple(
-        _origin(project, each["number"]) for each in found if is_issue(each) and _is_here(each, project)
+        source.origin(each["number"]) for each in found if is_issue(each) and _is_here(each, project)
     )
 
 

@@ -22,10 +22,10 @@ def read_gitlab(gitlab: Rest, source: Source, redactor: Redactor) -> tuple[Issue
     items = [item for item in gitlab.pages(path, asked=asked, most=source.limit) if _is_issue(item)]
     blocked: dict[str, list[str]] = {}
     for item in items:
-        for origin in _blocks(gitlab, project, source.project, item):
-            blocked.setdefault(origin, []).append(_origin(source.project, item["iid"]))
+        for origin in _blocks(gitlab, source, project, item):
+            blocked.setdefault(origin, []).append(source.origin(item["iid"]))
     return tuple(
-        gitlab_issue(item, source, redactor, blocked_by=blocked.get(_origin(source.project, item["iid"]), ()))
+        gitlab_issue(item, source, redactor, blocked_by=blocked.get(source.origin(item["iid"]), ()))
         for item in items
     )
 
@@ -41,14 +41,14 @@ def gitlab_issue(
     body, author, labels = item.get("description"), item.get("author"), item.get("labels")
     text = body if isinstance(body, str) else ""
     return make_issue(
-        origin=_origin(source.project, item["iid"]),
+        origin=source.origin(item["iid"]),
         name=f"{source.project.rpartition('/')[2]}-{item['iid']}",
         title=item.get("title"),
         body=text,
         author=author.get("username") if isinstance(author, Mapping) else "",
         url=item.get("web_url"),
         labels=labels if isinstance(labels, list) else (),
-        blocked_by=(*blocked_by, *_mentioned(text, source.project)),
+        blocked_by=(*blocked_by, *_mentioned(text, source)),
         redactor=redactor,
     )
 
@@ -57,23 +57,19 @@ def _is_issue(item: Any) -> bool:
     return isinstance(item, Mapping) and type(item.get("iid")) is int and item["iid"] > 0
 
 
-def _origin(project: str, number: object) -> str:
-    return f"gitlab:{project}#{number}"
-
-
-def _mentioned(text: str, project: str) -> Iterator[str]:
+def _mentioned(text: str, source: Source) -> Iterator[str]:
     for reference in references(text):
         before, _, number = reference.rpartition("#")
-        if number.isdecimal() and before.lower() in {"", project.lower()}:
-            yield _origin(project, int(number))
+        if number.isdecimal() and before.lower() in {"", source.project.lower()}:
+            yield source.origin(int(number))
 
 
-def _blocks(gitlab: Rest, path: str, project: str, item: Mapping[str, Any]) -> Iterator[str]:
+def _blocks(gitlab: Rest, source: Source, path: str, item: Mapping[str, Any]) -> Iterator[str]:
     """Yield the issues that this one blocks, if GitLab says that there are some."""
     if not item.get("blocking_issues_count"):
         return
     number = item["iid"]
-    asked = f"read what #{number} of {project} blocks"
+    asked = f"read what #{number} of {source.project} blocks"
     for linked in gitlab.pages(f"{path}/issues/{number}/links?per_page=100", asked=asked):
         if _is_issue(linked) and linked.get("link_type") == "blocks":
-            yield _origin(project, linked["iid"])
+            yield source.origin(linked["iid"])

@@ -45,6 +45,11 @@ class Source(Struct, frozen=True, kw_only=True):
     state: str = "open"
     limit: int = _LIMIT
 
+    def origin(self, number: object) -> str:
+        """Return the name of an issue of this project that is unique among all services and hosts."""
+        place = f"//{self.host}/{self.project}" if self.host else self.project
+        return f"{self.service}:{place}#{number}"
+
 
 def parse_source(text: str, *, cwd: Path) -> Source:
     """Return the source that a text names; raises UsageError, which says what is wrong with it."""

@@ -8,11 +8,13 @@ so nothing is answered twice.
 from collections.abc import Sequence
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from runner.core.choose import QuestionKind, from_json, to_json
 from runner.core.drafts.review import contradiction, question_about, take
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunId, SessionKind, Status, StoryId, StorySnapshot
 from runner.core.progress.draft import Draft, ReviewItem
 from runner.core.text.names import branch_of, one_line
@@ -29,10 +31,12 @@ _NOTES, _MOST_FILES = 1500, 10
 class Found(Struct, frozen=True, kw_only=True):
     """What one look at all drafts has found.
 
-    `reviews` lead to attempts, by run; `asked` are questions to the user, `left` what is not done and why.
+    `reviews` lead to attempts, by run; `interrupted` are runs whose attempts a killed process has left.
+    `asked` are questions to the user, `left` what is not done and why.
     """
 
     reviews: tuple[tuple[RunId, df.ReviewTaken], ...] = ()
+    interrupted: tuple[RunId, ...] = ()
     asked: tuple[tuple[RunId, ev.DecisionAsked], ...] = ()
     dismissed: tuple[tuple[RunId, df.ReviewAnswered], ...] = ()
     left: tuple[tuple[StoryId, str], ...] = ()
@@ -54,14 +58,16 @@ def look(office: Office) -> Found:
     found = Found()
     for story_id in office.past.stories:
         draft = office.draft(story_id)
-        if not draft.number or draft.queued:
-            continue
         story = office.story(story_id)
-        if not story.status.final or story.status is Status.PARKED or draft.taken:
+        if draft.taken and not story.status.final:
+            found = replace(found, interrupted=(*found.interrupted, office.run_of(story_id).run_id))
+        if not draft.number or not story.status.final or story.status is Status.PARKED or draft.taken:
             continue  # an attempt is under way, or waits for the user
         pull = office.forge.find(story.workspace.branch or branch_of(story_id))
         if pull is None or not pull.is_open or pull.number != draft.number:
             continue
+        if draft.queued and not pull.draft:
+            continue  # it is with the forge's queue
         said = office.forge.said(draft.number, pull.commit, office.settings.review_authors)
         found = _judged(office, found, story, draft, said)
     return found
@@ -102,7 +108,8 @@ def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, sa
             story_id=story.id, number=draft.number, items=taken, before=before, advice=advice
         )
         reviews.append((run_id, body))
-    return Found(
+    return replace(
+        found,
         reviews=(*found.reviews, *reviews),
         asked=(*found.asked, *asked),
         dismissed=(*found.dismissed, *dismissed),
@@ -138,10 +145,14 @@ def unanswered(office: Office) -> tuple[StoryId, ...]:
     return tuple(
         story_id
         for story_id in office.past.stories
-        if office.draft(story_id).taken
-        and office.story(story_id).status.final
-        and office.story(story_id).status is not Status.PARKED
+        if office.draft(story_id).taken and _is_over(office.story(story_id))
     )
+
+
+def _is_over(story: StorySnapshot) -> bool:
+    """Whether an attempt has ended for good: one that waits for the user, or was stopped by them, has not."""
+    stopped = story.kill_switch is not None and story.kill_switch.name == Switch.USER_ABORT
+    return story.status.final and story.status is not Status.PARKED and not stopped
 
 
 def answers(office: Office, story_id: StoryId) -> tuple[Answered, ...]:

@@ -21,7 +21,7 @@ from runner.core.events import events as ev
 from runner.core.events.steering import StoriesAdded
 from runner.core.events.story_json import from_json
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot
-from runner.core.setting_groups.draft_settings import OFF, ON_LOOP_START
+from runner.core.setting_groups.draft_settings import ON_LOOP_START
 from runner.core.settings import Settings
 from runner.forge.errors import OutageError
 from runner.run.drafts.body import load_template
@@ -37,12 +37,8 @@ _KINDS = (ev.Checkpointed, ev.StoryFinished, StoriesAdded)
 
 
 @asynccontextmanager
-async def drafting(context: RunContext, stories: Iterable[Story]) -> AsyncIterator[None]:
+async def publishing(context: RunContext, stories: Iterable[Story]) -> AsyncIterator[None]:
     """Publish the drafts of stories during the block; when it is left, those that are still to do."""
-    settings = context.settings
-    if settings.draft_mr == OFF:
-        yield
-        return
     side = _Side(context, stories)
     context.log.subscribe(side.notice, *_KINDS)
     async with trio.open_nursery() as nursery:
@@ -64,8 +60,6 @@ def require_drafts(repository: Repository, settings: Settings) -> str:
 
     A forge that does not answer now may answer when the first story is done.
     """
-    if settings.draft_mr == OFF:
-        return ""
     forge = forge_of(repository, settings)
     load_template(repository.top, settings.draft_template)
     with suppress(OutageError):

@@ -91,7 +91,7 @@ def _look(arguments: argparse.Namespace, settings: "Settings", output: Output) -
     directory = Path(arguments.directory)
     begun = begin_round(directory, settings, output.say)
     output.answer(_text(begun, dry_run=False) if not arguments.events else "")
-    by_run: dict[RunId, tuple[ReviewTaken, ...]] = {}
+    by_run: dict[RunId, tuple[ReviewTaken, ...]] = dict.fromkeys(begun.found.interrupted, ())
     for run_id, review in begun.found.reviews:
         by_run[run_id] = (*by_run.get(run_id, ()), review)
     code = 0
@@ -165,6 +165,7 @@ def _text(round_: "Round", *, dry_run: bool) -> str:
         lines += [f"    {heading(item_from(item))}" for item in review.items]
         if dry_run:
             lines.append("    then its draft would be updated, and each comment answered")
+    lines += [f"run {run_id} {would}continued: an attempt was interrupted" for run_id in found.interrupted]
     lines += [
         f"{one.story_id}: reviewers contradict each other; {would}asked: `decide {one.story_id}` answers"
         for _, one in found.asked
