@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from isolation.git.commits import named
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.limits.agent_output import Fault
 from runner.core.limits.context_zone import Zone
@@ -78,7 +79,7 @@ def verify_consequences(
     program = missing_program(ended.exit_code, ended.output)
     if is_of_the_machine(program) and not without:
         why, hint = cannot_start(f"`{command}`", program, ended.exit_code)
-        return (ev.AgentRefused(story_id=facts.story.id, agent="verify", reason=why, hint=hint),)
+        return (ag.AgentRefused(story_id=facts.story.id, agent="verify", reason=why, hint=hint),)
     how = (
         f"verify command `{command}` {ended.detail}"
         if ended.overdue
@@ -102,7 +103,7 @@ def _cannot_start(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]
     if not is_of_the_machine(program):
         return ()
     why, hint = cannot_start("its command", program, ended.exit_code)
-    return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=why, hint=hint),)
+    return (ag.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=why, hint=hint),)
 
 
 def failed_attempt(reason: str, output: str, facts: EndFacts, *, dead: bool = False) -> tuple[ev.Body, ...]:
@@ -229,7 +230,7 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             resumed=_continued_conversation(now),
         )
     )
-    paused = partial(ev.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.message)
+    paused = partial(ag.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.message)
     match found:
         case Pause(until=until, everyone=everyone, fresh=fresh):
             return (paused(until=until, everyone=everyone, fresh=fresh),)
@@ -238,14 +239,14 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             if facts.next_agent:
                 return (replaced(facts, words, unserved=True),)
             hint = (_LATER if because else _BY_HAND).format(facts.agent)
-            return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
+            return (ag.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
         case None:
             return ()
 
 
-def replaced(facts: EndFacts, reason: str, *, until: float = 0.0, unserved: bool = False) -> ev.AgentReplaced:
+def replaced(facts: EndFacts, reason: str, *, until: float = 0.0, unserved: bool = False) -> ag.AgentReplaced:
     """Return that the next agent of the story continues."""
-    return ev.AgentReplaced(
+    return ag.AgentReplaced(
         story_id=facts.story.id,
         agent=facts.agent,
         by=facts.next_agent,

@@ -8,6 +8,7 @@ import trio
 
 from isolation.model import Workspace
 from runner.core import choose
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount, Kind, spent, within
 from runner.core.limits.kill_switches import (
@@ -69,7 +70,7 @@ async def reserve(context: StoryContext, kind: Kind, usual: Amount) -> KillSwitc
             return part.switch
         if not waits:
             waits = True
-            await context.log.record(ev.BudgetAwaited(story_id=context.story.id, reason=part.reason))
+            await context.log.record(ag.BudgetAwaited(story_id=context.story.id, reason=part.reason))
             # Recording took time: a part may have come back meanwhile, and would not be announced again.
             continue
         await _budget_or_abort(context)

@@ -7,6 +7,7 @@ from time import time
 
 from rich.console import Console
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.events.fold import apply
 from runner.core.model import StoryId
@@ -85,7 +86,7 @@ def test_the_dashboard_shows_a_story_that_waits_for_budget_as_waiting() -> None:
     """It has its slot, and does not run."""
     before = snapshot(mixed_events())
     name = next(story.id for story in before.stories.values() if story.status == "running")
-    body = ev.BudgetAwaited(story_id=StoryId(name), reason="nothing is free")
+    body = ag.BudgetAwaited(story_id=StoryId(name), reason="nothing is free")
     after = apply(before, ev.Event(run_id=RUN, at=time(), body=body))
     texts = []
     for state in (before, after):

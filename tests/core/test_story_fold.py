@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import Status
 from tests.core.test_fold import A, ended, finished, one, session
@@ -102,7 +103,7 @@ def test_what_a_session_changed_is_counted_from_where_its_branch_was_first_found
 
 def test_a_refusal_outlives_a_crash_but_not_a_result() -> None:
     """An agent that was refused is not asked again because the program was killed."""
-    refused = ev.AgentRefused(story_id=A, agent="claude", reason="no key", hint="sign in")
+    refused = ag.AgentRefused(story_id=A, agent="claude", reason="no key", hint="sign in")
     again = ev.StoryRequeued(story_id=A)
     assert one(refused, again).refusal == ("claude: no key", "sign in")
     assert one(refused, finished(Status.FAILED), again).refusal is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.model import Conversation, RunId, RunSnapshot, StoryId, StorySnapshot
@@ -46,16 +47,16 @@ def ended(outcome: str, number: int = 1, *, zone: str = "") -> ev.SessionEnded:
     return ev.SessionEnded(story_id=A, session_id=f"s{number}", outcome=outcome, exit_code=0, zone=zone)
 
 
-def paused(until: float, *, everyone: bool = False, fresh: bool = False) -> ev.AgentPaused:
+def paused(until: float, *, everyone: bool = False, fresh: bool = False) -> ag.AgentPaused:
     """Pause the agent."""
-    return ev.AgentPaused(
+    return ag.AgentPaused(
         story_id=A, agent="claude", reason="busy", until=until, everyone=everyone, fresh=fresh
     )
 
 
 def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
     """A captured name replaces the chosen one, in the story and in the session's record."""
-    seen = ev.ConversationSeen(story_id=A, session_id="s1", conversation="th-1")
+    seen = ag.ConversationSeen(story_id=A, session_id="s1", conversation="th-1")
     story = after(started(""), seen)
     assert story.step_history.conversation == Conversation(id="th-1", agent="claude")
     assert story.sessions[0].conversation == "th-1"
@@ -119,7 +120,7 @@ def test_a_limit_is_the_runs_and_never_shortened() -> None:
 
 def test_a_refusal_ends_the_story_until_a_person_resumes_it() -> None:
     """It is remembered with what to do, and lifted with the result."""
-    refused = ev.AgentRefused(story_id=A, agent="claude", reason="bad key", hint="sign in")
+    refused = ag.AgentRefused(story_id=A, agent="claude", reason="bad key", hint="sign in")
     assert after(refused).refusal == ("claude: bad key", "sign in")
     failed = ev.StoryFinished(story_id=A, verdict="failed", reason="claude: bad key")
     assert after(refused, failed, ev.RunResumed(requeued=("a",))).refusal is None

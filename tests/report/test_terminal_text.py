@@ -9,6 +9,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
 from runner.core.outlook.left import Sample, outlook
@@ -390,7 +391,7 @@ def test_a_story_that_was_decided_since_waits_to_be_resumed() -> None:
 def test_the_time_of_a_story_is_that_of_its_work() -> None:
     """A pause of the agent, a question, a resume after a stop or a crash: each is a wait, told beside it."""
     name = StoryId("a")
-    paused = ev.AgentPaused(story_id=name, agent="claude", reason="at its limit", until=START + 100)
+    paused = ag.AgentPaused(story_id=name, agent="claude", reason="at its limit", until=START + 100)
     begun = ev.StoryStarted(story_id=name)
     resumed = ev.RunResumed(requeued=("a",))
     events = [

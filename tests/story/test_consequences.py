@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runner.agents.result import Result
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.limits.agent_output import Fault, Final
 from runner.core.limits.spiral import failure_digest
@@ -124,7 +125,7 @@ def test_a_story_that_was_aborted_stops_only_where_more_sessions_would_follow() 
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [(Fault.TRANSIENT, ev.AgentPaused), (Fault.LIMIT, ev.AgentPaused), (Fault.PERMANENT, ev.AgentRefused)],
+    [(Fault.TRANSIENT, ag.AgentPaused), (Fault.LIMIT, ag.AgentPaused), (Fault.PERMANENT, ag.AgentRefused)],
 )
 def test_a_failure_of_the_service_is_not_a_failed_attempt(fault: Fault, kind: type) -> None:
     """The agent pauses, or the story is refused; the work did not fail."""

@@ -9,6 +9,7 @@ import trio
 
 from runner.core import settings
 from runner.core.declaration import Bounds
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.resources import ResourceSample
@@ -241,7 +242,7 @@ async def test_parallel_stories_cannot_all_spend_the_last_dollar(repo: Path, tmp
         write_story(repo, name, command=f"echo + >> {trace}; {works}; echo - >> {trace}; {spends}")
     view = Watcher()
     ended = await carry(repo, view, cost_budget=1, max_stories=3)
-    waits = [body for body in view.events if isinstance(body, ev.BudgetAwaited)]
+    waits = [body for body in view.events if isinstance(body, ag.BudgetAwaited)]
     assert len(waits) == 2, "each says once that it waits"
     assert all("expected to spend $0.80" in body.reason for body in waits)
     for body in waits:

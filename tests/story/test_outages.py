@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status
 from tests.acceptance.program import write_story
@@ -47,11 +48,11 @@ async def test_a_limit_holds_back_its_own_agent_alone(
     write_story(repo, "b", agent="claude", priority=7)
     write_story(repo, "d", command="echo x > d.txt", priority=1)
     began: dict[str, float] = {}
-    pauses: list[ev.AgentPaused] = []
+    pauses: list[ag.AgentPaused] = []
 
     def react(event: ev.Event, _run: RunSnapshot) -> None:
         match event.body:
-            case ev.AgentPaused():
+            case ag.AgentPaused():
                 pauses.append(event.body)
                 (tmp_path / "go").touch()
             case ev.StoryStarted():

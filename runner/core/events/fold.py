@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
@@ -39,7 +40,7 @@ _OF_THE_RUN = (
     *(ld.StoryRestackPlanned, ld.StoryRestacked, ld.StoryNotRestacked),
     *(steering.RequestAnswered, steering.AdmissionPaused, steering.AdmissionContinued),
     *(steering.StoriesAdded, steering.StoryEdited, steering.StoryRetried),
-    ev.AgentPaused,  # a story's, but a limit is the run's
+    ag.AgentPaused,  # a story's, but a limit is the run's
 )
 
 
@@ -96,11 +97,11 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0
                 return run
             spirals = run.cohort_spirals + isinstance(body, ev.SpiralSeen)
             stories = {**run.stories, story.id: story_after(story, body, event.at)}
-            pauses = _pauses_after(run.pauses, body) if isinstance(body, ev.AgentPaused) else run.pauses
+            pauses = _pauses_after(run.pauses, body) if isinstance(body, ag.AgentPaused) else run.pauses
             return replace(run, stories=stories, cohort_spirals=spirals, pauses=pauses)
 
 
-def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[str, float]:
+def _pauses_after(pauses: Mapping[str, float], body: ag.AgentPaused) -> Mapping[str, float]:
     """Return until when agents are at their limit; a pause is never shortened."""
     if not body.everyone:
         return pauses

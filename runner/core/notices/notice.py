@@ -4,6 +4,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StoryId
@@ -47,7 +48,7 @@ def notice_of(event: ev.Event, run: RunSnapshot) -> Notice | None:
                 text="\n".join(telling_lines(output)),
                 story_id=story_id,
             )
-        case ev.AgentPaused(agent=agent, reason=reason, until=until, everyone=True):
+        case ag.AgentPaused(agent=agent, reason=reason, until=until, everyone=True):
             title = f"{agent} is at a limit until {clock(until)}: {neutral(reason)}"
             return _limit(title, key=f"{agent} {until:.0f}")
         case ev.AdmissionEnded(name=name, detail=detail) if name in _LIMITS:

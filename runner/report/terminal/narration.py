@@ -6,6 +6,7 @@ Control characters from agents or file names are removed.
 from functools import lru_cache
 from typing import assert_never
 
+from runner.core.events import agents as ag
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import cluster, steering
@@ -97,9 +98,9 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return "continues"
         case ev.Remembered():
             return f"{body.topic}: {body.text}"
-        case ev.AgentPaused() | ev.AgentRefused() | ev.AgentReplaced():
+        case ag.AgentPaused() | ag.AgentRefused() | ag.AgentReplaced():
             return _agent(body)
-        case ev.BudgetAwaited():
+        case ag.BudgetAwaited():
             return f"waits for budget: {body.reason}"
         case (
             ev.StoryQueued()
@@ -107,7 +108,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             | ev.CheckpointPlanned()
             | ev.DecisionApplied()
             | ev.OutputSeen()
-            | ev.ConversationSeen()
+            | ag.ConversationSeen()
         ):
             return None
         case _:
@@ -237,15 +238,15 @@ def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
     return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
 
 
-def _agent(body: ev.AgentPaused | ev.AgentRefused | ev.AgentReplaced) -> str:
+def _agent(body: ag.AgentPaused | ag.AgentRefused | ag.AgentReplaced) -> str:
     match body:
-        case ev.AgentRefused():
+        case ag.AgentRefused():
             return f"{body.agent} cannot continue: {body.reason}"
-        case ev.AgentReplaced():
+        case ag.AgentReplaced():
             return f"{body.by} continues in place of {body.agent}: {body.reason}"
-        case ev.AgentPaused(fresh=True):
+        case ag.AgentPaused(fresh=True):
             return f"{body.agent} starts a new conversation: {body.reason}"
-        case ev.AgentPaused():
+        case ag.AgentPaused():
             waits = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
             return f"{waits} until {clock(body.until)} (does not count as an attempt): {body.reason}"
         case _:

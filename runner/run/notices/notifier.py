@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from runner.core import choose
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot
 from runner.core.notices.notice import Notice, end_notice, notice_of
@@ -24,7 +25,7 @@ MOST_WAITING = 1000
 END_SECONDS = 2 * NOTIFY_SECONDS
 """How long the end of a run may wait for the notifications that are left."""
 
-_KINDS = (ev.DecisionAsked, ev.StoryFinished, ev.AgentPaused, ev.AdmissionEnded)
+_KINDS = (ev.DecisionAsked, ev.StoryFinished, ag.AgentPaused, ev.AdmissionEnded)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from hashlib import sha256
 
 from msgspec import Struct, field
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.events.fold import EXIT_DONE, apply
 from runner.core.model import RunId, RunSnapshot, SessionKind, SessionRecord, Status, StoryId
@@ -105,7 +106,7 @@ class SpanFold:
                 self._note(body.story_id, event.at, "decision asked", decision=body.decision_id, title=title)
             case ev.DecisionAnswered():
                 self._note(body.story_id, event.at, "decision answered", letter=body.letter, by=body.by)
-            case ev.AgentPaused():
+            case ag.AgentPaused():
                 self._note(body.story_id, event.at, "agent paused", agent=body.agent, reason=body.reason)
             case _:
                 pass

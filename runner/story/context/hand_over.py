@@ -4,7 +4,7 @@ A story changes hands by an event, never by itself: while a session runs, its ag
 other stories learn about it.
 """
 
-from runner.core.events import events as ev
+from runner.core.events import agents as ag
 from runner.core.limits.outage import NEXT, remaining, soonest
 from runner.core.text.instants import clock
 from runner.story.context.context import StoryContext
@@ -34,7 +34,7 @@ async def hand_on(context: StoryContext) -> bool:
     words = f"{current} cannot work before {clock(until)}"
     story_id = context.story.id
     await context.log.record(
-        ev.AgentReplaced(story_id=story_id, agent=current, by=by, reason=words, until=until)
+        ag.AgentReplaced(story_id=story_id, agent=current, by=by, reason=words, until=until)
     )
     return True
 

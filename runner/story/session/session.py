@@ -27,7 +27,8 @@ from isolation.model import Attempts, Exit, SessionSpec
 from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
-from runner.core.events.events import ConversationSeen, OutputSeen, StallSeen
+from runner.core.events.agents import ConversationSeen
+from runner.core.events.events import OutputSeen, StallSeen
 from runner.core.limits.agent_output import Final, since
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.stall import Signs, announced_wait, sign_of_life

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.events.fold import apply
 from runner.core.events.steering import AdmissionPaused
@@ -69,9 +70,9 @@ def test_a_pause_or_a_wait_for_budget_makes_the_end_unknown_and_a_limit_is_added
     past = took("a", 600) + took("b", 600)
     run = snapshot([started("a", "b", max_stories=2), *working("a", 0)])
     assert outlook(apply(run, event(1, AdmissionPaused(by="person"))), past, START).left is None
-    budget = apply(run, event(1, ev.BudgetAwaited(story_id=A, reason="")))
+    budget = apply(run, event(1, ag.BudgetAwaited(story_id=A, reason="")))
     assert outlook(budget, past, START).left is None
-    limit = ev.AgentPaused(
+    limit = ag.AgentPaused(
         story_id=A, agent="claude", until=START + 3600, reason="", everyone=True, fresh=False
     )
     left = outlook(apply(run, event(0.1, limit)), past, START + 10).left

@@ -5,6 +5,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.events.base import BaseCheckStarted
 from runner.core.events.fold import apply
@@ -69,7 +70,7 @@ def test_a_ready_story_waits_for_a_slot_a_pause_the_base_or_its_turn() -> None:
 )
 def test_a_story_in_its_slot_waits_for_its_agent(everyone: bool, cause: Cause, said: str) -> None:  # noqa: FBT001  a parameter
     """Until when is said, and known to programs as an instant."""
-    paused = ev.AgentPaused(
+    paused = ag.AgentPaused(
         story_id=A, agent="claude", until=START + 4000, reason="429", everyone=everyone, fresh=False
     )
     one = found(snapshot([started("a"), *working("a", 1), event(3, paused)]))
@@ -78,7 +79,7 @@ def test_a_story_in_its_slot_waits_for_its_agent(everyone: bool, cause: Cause, s
 
 def test_budget_and_questions() -> None:
     """The figures are a detail; a question is said with its title."""
-    budget = ev.BudgetAwaited(story_id=A, reason="a session is expected to spend $1.00")
+    budget = ag.BudgetAwaited(story_id=A, reason="a session is expected to spend $1.00")
     one = found(snapshot([started("a"), *working("a", 1), event(3, budget)]))
     assert one is not None
     assert (one.words, one.detail) == ("waiting for budget", "a session is expected to spend $1.00")
@@ -87,7 +88,7 @@ def test_budget_and_questions() -> None:
 
 def test_a_limit_of_days_names_the_day() -> None:
     """A time of day alone would be wrong."""
-    paused = ev.AgentPaused(
+    paused = ag.AgentPaused(
         story_id=A, agent="claude", until=NOW + 3 * 86400, reason="429", everyone=True, fresh=False
     )
     run = snapshot([started("a"), *working("a", 1), event(3, paused)])

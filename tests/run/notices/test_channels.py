@@ -11,6 +11,7 @@ import trio
 from msgspec import structs
 
 from isolation.keeper.client import Keeper, open_keeper
+from runner.core.events import agents as ag
 from runner.core.events import events as ev
 from runner.core.model import StoryId
 from runner.core.notices.notice import Notice, hidden_url, notice_of
@@ -126,7 +127,7 @@ def test_nothing_of_a_url_is_shown_but_its_service() -> None:
 def test_limits_are_told_once_and_waits_of_one_story_not_at_all() -> None:
     """A rate limit stops every session of an agent; a hiccup of its service only repeats one."""
     run = snapshot([started("a")])
-    pause = ev.AgentPaused(story_id=StoryId("a"), agent="claude", reason="429", until=START, everyone=True)
+    pause = ag.AgentPaused(story_id=StoryId("a"), agent="claude", reason="429", until=START, everyone=True)
     limit = notice_of(event(1, pause), run)
     assert limit is not None
     assert (limit.kind, limit.key) == (NoticeKind.LIMIT, f"claude {START:.0f}")

@@ -1,35 +1,30 @@
 """What happens between a story and its agents: waits, refusals, and changes of hands."""
 
 import math
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from runner.core.events import events as ev
+from runner.core.events import agents as ag
 from runner.core.model import BUDGET, Conversation, Outage, StorySnapshot, Wait
 from runner.core.text.instants import clock
 
-AgentBody: TypeAlias = (
-    ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused | ev.AgentReplaced | ev.BudgetAwaited
-)
 
-
-def with_agent(story: StorySnapshot, body: AgentBody, at: float) -> StorySnapshot:
+def with_agent(story: StorySnapshot, body: ag.AgentBody, at: float) -> StorySnapshot:
     """Apply what happens between a story and its agent, or before it may start."""
     match body:
-        case ev.ConversationSeen():
+        case ag.ConversationSeen():
             return _named(story, body)
-        case ev.AgentPaused():
+        case ag.AgentPaused():
             return _paused(story, body, at)
-        case ev.AgentRefused():
+        case ag.AgentRefused():
             return replace(_unserved(story), refusal=(f"{body.agent}: {body.reason}", body.hint))
-        case ev.AgentReplaced():
+        case ag.AgentReplaced():
             return _handed(story, body, at)
-        case ev.BudgetAwaited():
+        case ag.BudgetAwaited():
             return waits_for(story, BUDGET, body.reason, at)
 
 
-def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
+def _named(story: StorySnapshot, body: ag.ConversationSeen) -> StorySnapshot:
     sessions = tuple(
         replace(session, conversation=body.conversation) if session.id == body.session_id else session
         for session in story.sessions
@@ -40,7 +35,7 @@ def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
     return replace(story, sessions=sessions, step_history=history)
 
 
-def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnapshot:
+def _paused(story: StorySnapshot, body: ag.AgentPaused, at: float) -> StorySnapshot:
     before, history = story.outage, story.step_history
     return replace(
         waits_for(_unserved(story), body.agent, body.reason, at),
@@ -61,7 +56,7 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
     )
 
 
-def _handed(story: StorySnapshot, body: ev.AgentReplaced, at: float) -> StorySnapshot:
+def _handed(story: StorySnapshot, body: ag.AgentReplaced, at: float) -> StorySnapshot:
     """Return the story in the hands of another of its agents; failures in a row are still counted."""
     before, history = after_wait(_unserved(story) if body.unserved else story, at), story.step_history
     return replace(

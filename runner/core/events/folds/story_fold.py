@@ -5,13 +5,14 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
+from runner.core.events import agents as ag
 from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import cluster, steering
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
+from runner.core.events.folds.agent_fold import after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
 from runner.core.events.folds.cluster_fold import after_placing
 from runner.core.events.folds.draft_fold import last_conversation, with_draft
@@ -62,7 +63,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return _reviewed(known) if isinstance(body, df.ReviewTaken) else known
     if isinstance(body, cluster.ClusterBody):
         return after_placing(story, body)
-    if isinstance(body, AgentBody):
+    if isinstance(body, ag.AgentBody):
         return with_agent(story, body, at)
     match body:
         case ev.StoryQueued():
