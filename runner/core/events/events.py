@@ -1,8 +1,7 @@
 """What happens in a run, as values, and their form in the journal.
 
-Every change of a run's state is one of these; nothing else changes a snapshot. Fields are
-JSON values or tuples and enums of such. Decoding ignores fields that it does not know and
-refuses kinds that it does not know, so that an older program never misreads a newer journal.
+Every change of a run's state is one of these. Fields are JSON values or tuples and enums of such. Decoding
+ignores unknown fields and refuses unknown kinds, so that no older program misreads a newer journal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import base, candidates, landing, steering
+from runner.core.events import base, candidates, landing, steering, work_items
 from runner.core.model import RunId, StoryId
 
 
@@ -414,10 +413,10 @@ Body: TypeAlias = (
     | landing.LandingBody
     | candidates.CandidateBody
     | steering.SteeringBody
+    | work_items.WorkItemBody
 )
 
-# The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
-# or a journal that an earlier version wrote could no longer be read.
+# A class may be renamed, its kind may not, or a journal of an earlier version could no longer be read.
 _KINDS: dict[str, Any] = {
     "RunStarted": RunStarted,
     "RunResumed": RunResumed,
@@ -457,6 +456,7 @@ _KINDS: dict[str, Any] = {
     **landing.KINDS,
     **candidates.KINDS,
     **steering.KINDS,
+    **work_items.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

@@ -11,6 +11,7 @@ from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events import steering
+from runner.core.events import work_items as wi
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.schedule.offers import LAND
 from runner.core.text.conflicts import conflict_line
@@ -114,8 +115,10 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
 
 
 def _of_a_part(
-    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody, run: RunSnapshot
+    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody | wi.WorkItemBody, run: RunSnapshot
 ) -> str | None:
+    if isinstance(body, wi.WorkItemBody):
+        return f"{body.item} is in the tracker" if isinstance(body, wi.WorkItemKept) else body.act
     if isinstance(body, steering.SteeringBody):
         return _steered(body)
     return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)

@@ -10,6 +10,7 @@ from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events import steering
+from runner.core.events import work_items as wi
 from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
 from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
@@ -55,6 +56,9 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return after_candidate(story, body)
     if isinstance(body, AgentBody):
         return with_agent(story, body, at)
+    if isinstance(body, wi.WorkItemBody):
+        item = body.item if isinstance(body, wi.WorkItemKept) else story.work_items.get(body.marker, "")
+        return replace(story, work_items={**story.work_items, body.marker: item})
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
