@@ -22,10 +22,18 @@ _MOST_PROBED = 20
 LaunchOf: TypeAlias = Callable[[McpServer], Launch]
 
 
-class Probed(Struct, frozen=True, kw_only=True):
-    """What servers turned out to be: the trackers with their servers, and why others could not be asked."""
+class Reached(Struct, frozen=True, kw_only=True):
+    """A server that leads to a tracker; `refusal` says why it cannot be used, None if it can."""
 
-    found: Mapping[Tracker, McpServer] = field(default_factory=dict)
+    server: McpServer
+    tracker: Tracker
+    refusal: TrackerError | None = None
+
+
+class Probed(Struct, frozen=True, kw_only=True):
+    """What servers turned out to be: the trackers, and why others could not be asked."""
+
+    found: Mapping[Tracker, Reached] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -38,39 +46,48 @@ def tracker_of(client: McpClient) -> Tracker | None:
     return client.server.hinted if client.tools <= {MCP_AUTH} else None
 
 
-async def probe(servers: Servers, launch_of: LaunchOf) -> Probed:
-    """Find out which servers lead to trackers: those whose names suggest it, and only then all others."""
+async def probe(servers: Servers, launch_of: LaunchOf, project: str) -> Probed:
+    """Find out which servers lead to trackers: those whose names suggest it, and only then all others.
+
+    Each tracker is asked for access on the way.
+    """
+    found: dict[Tracker, Reached] = {}
     problems: list[str] = []
     likely = [one for one in servers.servers if one.hinted]
     others = [one for one in servers.servers if not one.hinted]
-    found: dict[Tracker, McpServer] = {}
     for group in (likely, others):
-        kinds = await _kinds(group[:_MOST_PROBED], launch_of, problems)
-        for server, kind in zip(group, kinds, strict=False):
-            if kind is not None:
-                found.setdefault(kind, server)
+        for reached in await _reached(group[:_MOST_PROBED], launch_of, project):
+            if isinstance(reached, Reached):
+                found.setdefault(reached.tracker, reached)
+            elif reached is not None:
+                problems.append(reached.message)
         if found:
             break
     return Probed(found=found, problems=tuple(problems))
 
 
-async def _kinds(
-    servers: Sequence[McpServer], launch_of: LaunchOf, problems: list[str]
-) -> list[Tracker | None]:
-    kinds: list[Tracker | None] = [None] * len(servers)
+async def _reached(
+    servers: Sequence[McpServer], launch_of: LaunchOf, project: str
+) -> list[Reached | TrackerError | None]:
+    """Ask all servers at once; None for one that leads to no tracker."""
+    results: list[Reached | TrackerError | None] = [None] * len(servers)
 
     async def ask(number: int, server: McpServer) -> None:
+        tracker = server.named
         try:
             async with open_client(server, launch_of(server)) as client:
-                kinds[number] = tracker_of(client)
+                tracker = tracker_of(client)
+                if tracker is not None:
+                    await _signed_in(client, tracker, project)
+                    results[number] = Reached(server=server, tracker=tracker)
         except TrackerError as error:
-            problems.append(error.message)
-            kinds[number] = server.named
+            known = Reached(server=server, tracker=tracker, refusal=error) if tracker else error
+            results[number] = known
 
     async with trio.open_nursery() as nursery:
         for number, server in enumerate(servers):
             nursery.start_soon(ask, number, server)
-    return kinds
+    return results
 
 
 @asynccontextmanager

@@ -199,33 +199,33 @@ async def open_client(server: McpServer, launch: Launch) -> AsyncIterator[McpCli
 @asynccontextmanager
 async def _http(server: McpServer, heard: _Heard) -> AsyncIterator[tuple[Any, Any]]:
     import httpx
-    from mcp.client.streamable_http import streamablehttp_client
+    from mcp.client.streamable_http import streamable_http_client
 
     async def seen(response: httpx.Response) -> None:
         # The package only logs some of these, and the call would wait for its deadline.
-        if response.status_code >= 400 and response.request.method == "POST":  # noqa: PLR2004
+        if response.is_error and response.request.method == "POST":
             heard.status = response.status_code
 
-    def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [seen]}
-        )
-
+    timeout = httpx.Timeout(CALL_SECONDS)
+    client = httpx.AsyncClient(
+        headers=dict(server.headers), timeout=timeout, event_hooks={"response": [seen]}
+    )
     try:
-        async with streamablehttp_client(
-            server.url, headers=dict(server.headers), httpx_client_factory=factory
-        ) as (incoming, outgoing, _):
+        async with client, streamable_http_client(server.url, http_client=client) as (incoming, outgoing, _):
             yield incoming, outgoing
     except httpx.HTTPError as error:
-        raise _unreachable(server, error) from None
+        raise _unreachable(server, heard, error) from None
     except BaseExceptionGroup as group:
         found = group.subgroup(httpx.HTTPError)
         if found is None or group.subgroup(RunnerError) is not None:
             raise
-        raise _unreachable(server, found) from None
+        raise _unreachable(server, heard, found) from None
 
 
-def _unreachable(server: McpServer, error: BaseException) -> TrackerError:
+def _unreachable(server: McpServer, heard: _Heard, error: BaseException) -> TrackerError:
+    if heard.status in _DENIED_STATUSES:
+        words = f"MCP server {server.shown} denies access (HTTP status {heard.status})"
+        return AccessError(words, hint="check the token in its headers.")
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     words = one_line(Redactor(also=server.secrets).text(str(error)))[:_SHOWN]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.model import Workspace
@@ -35,6 +36,7 @@ class Detection(Struct, frozen=True, kw_only=True):
     """Which tracker to use and why; if the user must decide, `name` is None and `question` is set.
 
     `choices` are the meanings of the question's letters. `notes` say what could not be read or asked.
+    `refusals` are the trackers that were asked for access, each with why it was denied; None if it was not.
     """
 
     name: Tracker | None
@@ -42,6 +44,7 @@ class Detection(Struct, frozen=True, kw_only=True):
     question: choose.Question | None = None
     choices: Mapping[str, Tracker] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    refusals: Mapping[Tracker, TrackerError | None] = field(default_factory=dict)
 
 
 class TrackerGate:
@@ -63,7 +66,7 @@ class TrackerGate:
         name = self._name(detection)
         if name is None:
             return detection.question
-        if name not in {Tracker.LOCAL, recorded} and not await self._entered(name):
+        if name not in {Tracker.LOCAL, recorded} and not await self._entered(name, detection.refusals):
             return choose.tracker_failed()
         if recorded != name:
             await to_thread.run_sync(self._state.set_tracker, name)
@@ -73,7 +76,9 @@ class TrackerGate:
     async def _detect(self) -> Detection:
         """Look for trackers behind the configured servers."""
         servers, probed = await self._tracker.probe()
-        return detected(probed.found, (*servers.notes, *probed.problems))
+        found = {name: reached.server for name, reached in probed.found.items()}
+        refusals = {name: reached.refusal for name, reached in probed.found.items()}
+        return replace(detected(found, (*servers.notes, *probed.problems)), refusals=refusals)
 
     def foresee(self, step: FlowStep) -> None:
         """Record which tracker a step would use if nothing stood in its way, without asking. Blocking."""
@@ -131,17 +136,25 @@ class TrackerGate:
             self._state.set_tracker(Tracker.LOCAL)
         mark_pending(work_item_files(self._workspace.path, step, self._state.cycle()))
 
-    async def _entered(self, name: Tracker) -> bool:
-        """Whether the tracker grants access: by the user's command if there is one, else by its server."""
+    async def _entered(self, name: Tracker, asked: Mapping[Tracker, TrackerError | None]) -> bool:
+        """Whether the tracker grants access: by the user's command if there is one, else by its server.
+
+        A server that was `asked` while trackers were looked for is not asked again.
+        """
         command = self._context.settings.tracker_auth
         if command:
             return not await run_aside("tracker-auth", command, self._context, self._workspace)
+        refusal = asked[name] if name in asked else await self._refusal(name)
+        if refusal is not None:
+            await self._note(_words(refusal))
+        return refusal is None
+
+    async def _refusal(self, name: Tracker) -> TrackerError | None:
         try:
             async with self._tracker.open(name):
-                return True
+                return None
         except TrackerError as error:
-            await self._note(_words(error))
-            return False
+            return error
 
     async def _note(self, *messages: str) -> None:
         story_id = self._context.story.id

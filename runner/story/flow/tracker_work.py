@@ -58,7 +58,7 @@ class StoryTracker:
     async def probe(self) -> tuple[Servers, Probed]:
         """Find out which trackers the configured servers lead to."""
         servers = await to_thread.run_sync(self.servers)
-        return servers, await probe(servers, self._launch)
+        return servers, await probe(servers, self._launch, self._context.settings.tracker_project)
 
     @asynccontextmanager
     async def open(self, tracker: Tracker) -> AsyncIterator[Backend]:

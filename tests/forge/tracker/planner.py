@@ -1,4 +1,4 @@
-"""Plays an agent of a flow that plans: writes epics and tasks as its prompt asks, and the other documents of its step.
+"""Plays an agent of a flow that plans: writes epics, tasks and the other documents of its step.
 
 It sees no tracker. Runs with nothing but the standard library.
 """
@@ -13,7 +13,7 @@ FILES = {
     "Problem": {"00_problem/problem.md": "# P\n", "00_problem/acceptance_criteria.md": "# A\n"},
     "Research": {"01_solution/solution.md": "# S\n"},
     "Plan": {
-        "02_document/epics.md": "# Epics\n\n## Epic: Storage\n\nKeeps it.\n\n## Epic: Shop window\n\nShows it.\n",
+        "02_document/epics.md": "# Epics\n\n## Epic: Storage\n\nKeeps.\n\n## Epic: Shop window\n\nShows.\n",
         "02_document/architecture.md": "# Architecture\n",
     },
     "UI Design": {"02_document/ui_design.md": "# U\n"},

@@ -9,17 +9,20 @@ from typing import Any
 from tests.acceptance.program import Ran, write_story
 from tests.conftest import git
 
-PLANNER, SERVER = (Path(__file__).with_name(name) for name in ("planner.py", "scripted_server.py"))
-TOKEN = "planted-secret-token-1234567890"
+PLANNER, PLAIN, PACKAGE = (
+    Path(__file__).with_name(f"{name}.py") for name in ("planner", "plain_server", "scripted_server")
+)
+TOKEN = "planted-secret-token-1234567890"  # noqa: S105  nothing knows it
 STATE = "_docs/stories/a/_autodev_state.md"
 
 
 class Scripted:
     """The scripted tracker of one test: its folder, and what the user's settings say about it."""
 
-    def __init__(self, folder: Path, family: str = "jira") -> None:
+    def __init__(self, folder: Path, family: str = "jira", *, program: Path = PLAIN) -> None:
         self.folder = folder
         self.family = family
+        self.program = program
         folder.mkdir()
 
     @property
@@ -27,8 +30,12 @@ class Scripted:
         """Its entry in a file of MCP servers."""
         return {
             "command": sys.executable,
-            "args": [str(SERVER), self.family],
-            "env": {"TRACKER_FOLDER": str(self.folder), "TRACKER_TOKEN": TOKEN},
+            "args": [str(self.program)],
+            "env": {
+                "TRACKER_FOLDER": str(self.folder),
+                "TRACKER_FAMILY": self.family,
+                "TRACKER_TOKEN": TOKEN,
+            },
         }
 
     def set(self, *names: str) -> None:

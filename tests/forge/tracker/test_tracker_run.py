@@ -6,7 +6,15 @@ import pytest
 
 from tests.acceptance.program import run
 from tests.conftest import git
-from tests.forge.tracker.scenes import STATE, Scripted, configure, ended_at_decompose, epics, planned_story, tasks
+from tests.forge.tracker.scenes import (
+    STATE,
+    Scripted,
+    configure,
+    ended_at_decompose,
+    epics,
+    planned_story,
+    tasks,
+)
 
 
 @pytest.fixture
@@ -16,16 +24,14 @@ def jira(tmp_path: Path) -> Scripted:
 
 
 def test_epics_and_tasks_become_work_items_once(repo: Path, jira: Scripted) -> None:
-    """Found by its tools; killed after a creation, it finds what it made; files and references bear the ids."""
+    """Found by its tools; what was made before the server died is found; files and references get the ids."""
     configure(work=jira.entry)
     jira.set("die-after-create")
     planned_story(repo)
     ran = run(repo, "--json")
-    print(ran.err)
     assert "ended by itself with code 7" in ran.story("a")["reason"]
     assert run(repo, "decide", "a", "A").code == 0
     ran = run(repo, "resume", "--json")
-    print(ran.err)
     ended_at_decompose(ran)
     kinds = [(one["key"], one["type"], one["summary"]) for one in jira.items]
     assert kinds == [
