@@ -40,6 +40,9 @@ GROUPS = {
         "flows": "list, show or check the flows that stories follow",
         "state": "show, check or convert state files",
     },
+    "forge": {
+        "tracker": "create pending work items in Jira or Azure DevOps",
+    },
     "ci": {
         "matrix": "split the backlog into the jobs of a CI pipeline",
         "aggregate": "join the shards of CI jobs, or combine state files",
@@ -61,6 +64,7 @@ _TITLES = {
     "run": "run stories",
     "steer": "watch and steer a run",
     "show": "inspect",
+    "forge": "trackers and forges",
     "ci": "CI and reports",
     "setup": "set up",
 }

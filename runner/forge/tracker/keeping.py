@@ -96,7 +96,7 @@ def described(act: Act, tracker: Tracker) -> str:
         return f"link {_name(item)} to {_name(act.parent)}"
     if act.blocker is not None:
         return f"link {_name(item)} to what it waits for, {_name(act.blocker)}"
-    return f"create {_name(item)} in {TITLES[tracker]}"
+    return f"create {_name(item)} in {TITLES.get(tracker, 'the tracker')}"
 
 
 def _name(item: WorkItem) -> str:

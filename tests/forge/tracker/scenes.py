@@ -92,3 +92,9 @@ def epics(repo: Path, name: str = "a") -> str:
 def ended_at_decompose(ran: Ran, name: str = "a") -> None:
     """Require that the story waits at the boundary after Decompose."""
     assert "Decompose complete" in ran.story(name)["reason"], ran.err
+
+
+def with_token(folder: Path, *, except_in: str) -> list[Path]:
+    """Return the files below a folder that hold the secret of the scripted tracker."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(except_in))
+    return [path for path in files if TOKEN.encode() in path.read_bytes()]
