@@ -94,7 +94,7 @@ def ended_at_decompose(ran: Ran, name: str = "a") -> None:
     assert "Decompose complete" in ran.story(name)["reason"], ran.err
 
 
-def with_token(folder: Path, *, except_in: str) -> list[Path]:
-    """Return the files below a folder that hold the secret of the scripted tracker."""
+def with_token(folder: Path, token: str, *, except_in: str) -> list[Path]:
+    """Return the files below a folder that hold a secret."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(except_in))
-    return [path for path in files if TOKEN.encode() in path.read_bytes()]
+    return [path for path in files if token.encode() in path.read_bytes()]

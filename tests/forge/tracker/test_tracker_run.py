@@ -62,7 +62,9 @@ def test_epics_and_tasks_become_work_items_once(repo: Path, jira: Scripted) -> N
     assert found["dependencies.md"] == "Batch 1: SHOP-3_initial_structure.md\nBatch 2: SHOP-4, SHOP-5\n"
     assert "## Epic: Storage\n\nTracker: SHOP-1\n" in epics(repo)
     assert "tracker: jira" in git(repo, "show", f"autopilot/a:{STATE}")
-    assert not with_token(repo.parent, except_in=os.environ["HOME"]), "no file of the run has the secret"
+    assert not with_token(repo.parent, TOKEN, except_in=os.environ["HOME"]), (
+        "no file of the run has the secret"
+    )
     assert TOKEN not in ran.err + ran.out
 
 
