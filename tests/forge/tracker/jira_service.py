@@ -195,13 +195,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+class _Service(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client may be killed while it waits."""
+
+
 @contextmanager
 def serving() -> Iterator[tuple[Jira, str]]:
     """Serve a Jira while the block lasts; yields it with its address."""
     jira = Jira()
     handler = type("Handler", (_Handler,), {"jira": jira})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        http.daemon_threads = True
+    with _Service(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever, daemon=True)
         thread.start()
         try:

@@ -1,6 +1,5 @@
 """The real MCP server for Jira, mcp-atlassian, against a scripted Jira: Plan and Decompose of a flow."""
 
-import json
 import os
 import signal
 import sys
@@ -83,7 +82,6 @@ def test_work_items_are_created_once_although_the_run_is_killed(repo: Path, jira
     ended_at_decompose(ran)
     everything_once(repo, jira)
     assert "tracker: jira" in git(repo, "show", f"autopilot/a:{STATE}")
-    assert json.loads(ran.out)["success"]
 
 
 def test_denied_retried_skipped_and_synced_later(repo: Path, jira: Jira) -> None:
