@@ -106,7 +106,7 @@ def load_servers(repository: Repository, base: str, *, setting: str, environ: Ma
     """Read every configured server; `setting` is the name of one, a command or an address. Blocks."""
     notes: list[str] = []
     found = [
-        *_of_user(repository.top, environ, notes),
+        *user_servers(repository.top, environ, notes),
         *_of_repository(repository, base, environ, notes),
     ]
     unique = tuple({(one.name, one.where): one for one in found}.values())
@@ -147,7 +147,8 @@ def _of_setting(setting: str, environ: Mapping[str, str]) -> McpServer:
     return McpServer(name=SETTING, where="settings", command=command)
 
 
-def _of_user(top: Path, environ: Mapping[str, str], notes: list[str]) -> Iterator[McpServer]:
+def user_servers(top: Path, environ: Mapping[str, str], notes: list[str]) -> Iterator[McpServer]:
+    """Return the servers of the user's own files; `notes` gets what cannot be read. Blocks."""
     home = environ.get("HOME") or str(Path("~").expanduser())
     folder = environ.get("XDG_CONFIG_HOME", "")
     config = folder if folder.startswith("/") else f"{home}/.config"

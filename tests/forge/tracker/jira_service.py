@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(*found)
 
-    def _route(  # noqa: C901, PLR0911  one arm per resource
+    def _route(  # noqa: C901, PLR0911, PLR0912  one arm per resource
         self, method: str, name: str, query: dict[str, str], data: Any
     ) -> tuple[Any, int] | None:
         jira = self.jira
@@ -187,7 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return None, 204
             case "GET", ["issue", _, "comment"]:
                 return {"comments": []}, 200
-        return None
+            case _:
+                return None
 
     do_GET = do_POST = do_PUT = _handle  # noqa: N815  names of the base class
 

@@ -52,7 +52,7 @@ def test_the_tools_that_are_used_are_tools_of_the_real_server(file: str, used: f
 
 def listed(command: list[str], env: dict[str, str]) -> dict[str, object]:
     """Ask a real server for its tools."""
-    messages = [
+    messages: list[dict[str, Any]] = [
         {
             "id": 1,
             "method": "initialize",

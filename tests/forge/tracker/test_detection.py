@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def _commit(repo: Path, file: str, text: str) -> None:
     git(repo, "commit", "-q", "-m", file)
 
 
-def _servers(key: str = "mcpServers", **servers: dict[str, object]) -> str:
+def _servers(key: str = "mcpServers", **servers: Mapping[str, object]) -> str:
     return json.dumps({key: servers})
 
 
