@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test long check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
-	forge browser pictures clean
+	forge forge-tools browser pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -99,7 +99,19 @@ ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is ther
 ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
 	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
 
-forge: $(READY) ## real programs of trackers and forges (gh, glab) against scripted services, where installed
+# The real servers of trackers, each in a folder of its own; the versions are those of tests/forge/lock.
+FORGE_TOOLS := $(VENV)/forge-tools
+
+forge-tools: $(READY) ## MCP servers for Jira and Azure DevOps; the tests that need one are skipped without it
+	@test -e $(FORGE_TOOLS)/.ready || { \
+	  $(PYTHON) -m venv $(FORGE_TOOLS)/atlassian \
+	  && $(FORGE_TOOLS)/atlassian/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r tests/forge/lock/requirements.txt \
+	  && { ! command -v npm > /dev/null || { cp tests/forge/lock/package*.json $(FORGE_TOOLS)/ \
+	    && npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(FORGE_TOOLS); }; } \
+	  && touch $(FORGE_TOOLS)/.ready; } || echo "forge-tools: not installed; the tests that need them are skipped"
+
+forge: forge-tools ## real programs of trackers and forges (gh, glab) against scripted services, where installed
 	@$(BIN)/python -m pytest -q -m forge -rs
 
 SHOTS ?= browser-shots

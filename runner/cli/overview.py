@@ -44,6 +44,7 @@ GROUPS = {
     },
     "forge": {
         "import": "write story files from issues, work items or a checklist",
+        "tracker": "create pending work items in Jira or Azure DevOps",
     },
     "ci": {
         "matrix": "split the backlog into the jobs of a CI pipeline",

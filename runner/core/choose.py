@@ -363,17 +363,13 @@ def skip(*, number: str, name: str, artifacts: Sequence[str], users: Sequence[st
     )
 
 
-def tracker_failed() -> Question:
-    """Ask how to continue when the work item tracker denies access."""
+def tracker_failed(reason: str = "") -> Question:
+    """Ask how to continue when the work item tracker denies access, or fails for another reason."""
+    retry = "Retry" if reason else "Retry authentication (retry mcp_auth)"
     return Question(
         kind=QuestionKind.TRACKER,
-        title="Tracker authentication failed",
-        options=lettered(
-            [
-                "Retry authentication (retry mcp_auth)",
-                "Continue without tracker (tasks saved locally only)",
-            ]
-        ),
+        title=one_line(f"Tracker failed: {reason}") if reason else "Tracker authentication failed",
+        options=lettered([retry, "Continue without tracker (tasks saved locally only)"]),
         recommendation="A",
         why=(
             "Tracker IDs drive task referencing,\n"

@@ -312,9 +312,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
 
     `place` is the current step of the work, `step` what the newest session is for; `placed` means that the
     current step was determined in this run. `docs` is the folder of its documents, empty if it keeps none,
-    and `cycle` its feature cycle.
+    and `cycle` its feature cycle. `work_items` are ids in the tracker by marker, empty if only intended.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
-
     `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `mode` is
     what the selector chose for the session that comes or runs, and `selected` how sure it was. `settled`
     means that the user has said where to continue, `ending` is why the loop ends although the verdict is
@@ -380,6 +379,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...] = ()
     before_candidate: int = 0
     review: Review | None = None
+    work_items: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def own_sessions(self) -> tuple[SessionRecord, ...]:

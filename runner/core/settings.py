@@ -355,8 +355,26 @@ class Settings(ClusterSettings, frozen=True, kw_only=True):
         Setting(
             asks=True,
             help="a shell command that exits with 0 when `jira` or `ado` can be used",
-            details="Run in the worktree before a step that needs the tracker. Without it you are asked.",
+            details="Run in the worktree before a step that needs the tracker; its MCP server is not asked.",
             example="jira me",
+        ),
+    ] = ""
+    tracker_server: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="the MCP server of the tracker: its name in your MCP settings, a command or an address",
+            details="See [work item tracker](flows.md#work-item-tracker).",
+            example="uvx mcp-atlassian",
+            empty="found by its tools",
+        ),
+    ] = ""
+    tracker_project: Annotated[
+        str,
+        Setting(
+            help="the project for work items: its key in Jira, its name in Azure DevOps",
+            example="SHOP",
+            empty="the only one",
         ),
     ] = ""
     otel_endpoint: Annotated[

@@ -32,6 +32,7 @@ from runner.core.flow import (
     step,
 )
 from runner.core.model import FLOW_DONE, SessionKind, Step
+from runner.core.work_items.tracker import Tracker
 from runner.flows.boundary_summary import Produced, read_produced, ready_notes
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
@@ -41,7 +42,7 @@ from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import SkillState, compare, kebab, read_skill_state
 from runner.flows.state.disk.files import LOCK_NAME, load_state, require_inside, save_state
 from runner.flows.state.errors import StateError, UnreadableStateError
-from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
+from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus
 from runner.flows.state.model import Position as TextSubStep
 from runner.flows.state.transitions import (
     NOTHING,

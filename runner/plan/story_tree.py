@@ -19,7 +19,6 @@ from runner.core.model import Story
 from runner.core.settings import Settings
 from runner.core.text.names import branch_of
 from runner.flows.overview import blobs
-from runner.flows.tracker import SERVER_FILES
 
 
 @contextmanager
@@ -49,9 +48,9 @@ def story_tree(
 
 
 def _wanted(flow: Flow, docs: str) -> tuple[str, ...]:
-    """Return globs of all that a flow looks at: documents, artifacts elsewhere, and lists of servers."""
+    """Return globs of all that a flow looks at: documents, and artifacts elsewhere."""
     artifacts = [artifact_parts(in_cycle(text, 1))[0] for step in flow.steps for text in step.artifacts]
-    return (f"{PROJECT_DOCS}/**", f"{docs}/**", *artifacts, *SERVER_FILES)
+    return (f"{PROJECT_DOCS}/**", f"{docs}/**", *artifacts)
 
 
 def _copy(repository: Repository, commit: str, folder: Path, globs: Sequence[str]) -> None:

@@ -20,12 +20,15 @@ from runner.core.limits.stall import LONGEST_WAIT, announced_wait
 from runner.core.text import screen
 from runner.core.text.screen import neutral
 from runner.core.text.telling import telling_lines
-from runner.flows import boundary_summary, skill_state, tracker
+from runner.core.work_items.documents import marked, read_items
+from runner.flows import boundary_summary, skill_state
 from runner.flows.overview import _RETRY
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.merging import merge_states
 from runner.flows.state.reading import decode, find_problems, parse_state
 from runner.flows.state.writing import render
+from runner.forge.tracker.files import mark_pending
+from runner.forge.tracker.servers import user_servers
 from runner.records.deviations import with_deviation
 from runner.report.conversation import lines_of
 from runner.report.terminal.table import PLAIN
@@ -163,10 +166,18 @@ def task_documents(data: bytes) -> None:
 
 @target()
 def tracker_files(data: bytes) -> None:
-    tracker.detect(written(data, "tracker/.mcp.json").parent)
-    path = written(data, "tracker/item.md")
-    tracker.mark_pending([path])
-    assert not tracker.mark_pending([path])
+    home = written(data, "tracker/.claude.json").parent
+    for server in user_servers(home, {"HOME": str(home)}, []):
+        assert server.hinted is None or server.shown
+    for name in ("item.md", "epics.md"):
+        path = written(data, f"tracker/{name}")
+        mark_pending([path])
+        assert not mark_pending([path])
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        ids = {item.key: "SHOP-1" for item in read_items({name: text})}
+        once = marked(text, name, ids)
+        assert marked(once, name, ids) == once
+        assert all(item.id for item in read_items({name: once}))
 
 
 @target()

@@ -1,7 +1,8 @@
 """What happens in a run, as values, and their form in the journal.
 
 Every change of a run's state is one of these; nothing else changes a snapshot. Fields are JSON values or
-tuples and enums of such. Unknown fields are ignored, unknown kinds refused: no newer journal is misread.
+tuples and enums of such. Decoding ignores unknown fields and refuses unknown kinds, so that no older
+program misreads a newer journal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import agents, base, candidates, cluster, drafts, landing, steering
+from runner.core.events import agents, base, candidates, cluster, drafts, landing, steering, work_items
 from runner.core.model import RunId, StoryId
 
 
@@ -356,10 +357,10 @@ Body: TypeAlias = (
     | cluster.ClusterBody
     | steering.SteeringBody
     | drafts.DraftBody
+    | work_items.WorkItemBody
 )
 
-# The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
-# or a journal that an earlier version wrote could no longer be read.
+# A class may be renamed, its kind may not, or a journal of an earlier version could no longer be read.
 _KINDS: dict[str, Any] = {
     "RunStarted": RunStarted,
     "RunResumed": RunResumed,
@@ -397,6 +398,7 @@ _KINDS: dict[str, Any] = {
     **cluster.KINDS,
     **steering.KINDS,
     **drafts.KINDS,
+    **work_items.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from isolation.patterns import pattern
+from runner.core.work_items.tracker import Tracker
 
 RESERVED_NAME = "awaiting-invocation"
 DONE = "done"
@@ -36,14 +37,6 @@ class StepStatus(StrEnum):
     COMPLETED = "completed"
     SKIPPED = "skipped"
     FAILED = "failed"
-
-
-class Tracker(StrEnum):
-    """Where work items are kept."""
-
-    JIRA = "jira"
-    ADO = "ado"
-    LOCAL = "local"
 
 
 # `gc=False`: text and numbers form no cycles, so the garbage collector need not track these values.

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from isolation.patterns import pattern
 from runner.core.text.names import did_you_mean, shown
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import UnreadableStateError
-from runner.flows.state.model import Dialect, Problem, StateFile, StepStatus, SubStep, Tracker
+from runner.flows.state.model import Dialect, Problem, StateFile, StepStatus, SubStep
 from runner.flows.state.text.block import Block, Location, find_location, read_block
 from runner.flows.state.text.layout import line_number
 from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary

@@ -12,8 +12,11 @@ from isolation.git.repository import Repository
 from runner.agents.workers import Workers, agents_of
 from runner.core.flow import QUICK, USER_FOLDER, Edition
 from runner.core.model import Story, StoryId
+from runner.core.settings import Settings
 from runner.core.trust import OF_STORIES, Demand
+from runner.core.work_items.tracker import Tracker
 from runner.flows.catalog import load_flow, user_files
+from runner.forge.tracker.servers import server_demands
 from runner.plan.plan import Plan
 from runner.plan.stories.sources import COMMAND_LINE
 
@@ -25,6 +28,7 @@ def demands_of(plan: Plan) -> tuple[Demand, ...]:
         *plan.loaded.demands,
         *(demand for story in left for demand in story_demands(story)),
         *flow_demands(plan.repository.top, left, plan.settings.dialect),
+        *tracker_demands(plan.repository, plan.base, left, plan.settings),
         *agent_demands(plan.repository, plan.base, {story.id: plan.workers[story.id] for story in left}),
     )
 
@@ -45,6 +49,23 @@ def flow_demands(top: Path, stories: Iterable[Story], dialect: str) -> Iterator[
                     yield Demand(
                         what=what, value=shlex.join(step.command), where=f"{USER_FOLDER}/{story.flow}.toml"
                     )
+
+
+def tracker_demands(
+    repository: Repository, base: str, stories: Iterable[Story], settings: Settings
+) -> Iterator[Demand]:
+    """Return the MCP servers in files of the repository that steps with work items might start."""
+    flows = {(story.flow, story.dialect or settings.dialect) for story in stories}
+    flows = {(name, dialect) for name, dialect in flows if name != QUICK.name}
+    if not flows or settings.tracker == Tracker.LOCAL:
+        return
+    demands = tuple(server_demands(repository, base, only=settings.tracker_server))
+    if demands and any(_has_tracker(name, dialect, repository.top) for name, dialect in flows):
+        yield from demands
+
+
+def _has_tracker(name: str, dialect: str, top: Path) -> bool:
+    return any(step.tracker for step in load_flow(name, Edition(dialect), top).steps)
 
 
 def story_demands(story: Story) -> Iterator[Demand]:

@@ -18,7 +18,7 @@ from runner.core.settings import Settings
 from runner.core.text.names import branch_of
 from runner.core.trust import Demand, is_imported
 from runner.plan.stories.sources import load_stories
-from runner.plan.trust.demands import agent_demands, flow_demands, story_demands
+from runner.plan.trust.demands import agent_demands, flow_demands, story_demands, tracker_demands
 from runner.records.journal import Journal
 
 
@@ -85,4 +85,5 @@ def newest_demands(repository: Repository, settings: Settings, journal: Journal)
     if is_imported(run.options):
         stories = stories_of(events)
         yield from flow_demands(repository.top, stories, settings.dialect)
+        yield from tracker_demands(repository, run.base, stories, settings)
         yield from continued_demands(repository, settings, run, stories)

@@ -13,6 +13,7 @@ from runner.core.events import cluster, steering
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events import work_items as wi
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.schedule.offers import LAND
 from runner.core.text.conflicts import conflict_line
@@ -116,11 +117,18 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
 
 
 def _of_a_part(
-    body: ld.LandingBody | cd.CandidateBody | steering.SteeringBody | df.DraftBody | cluster.ClusterBody,
+    body: ld.LandingBody
+    | cd.CandidateBody
+    | steering.SteeringBody
+    | df.DraftBody
+    | wi.WorkItemBody
+    | cluster.ClusterBody,
     run: RunSnapshot,
 ) -> str | None:
     if isinstance(body, df.DraftBody):
         return _draft(body)
+    if isinstance(body, wi.WorkItemBody):
+        return f"{body.item} is in the tracker" if isinstance(body, wi.WorkItemKept) else body.act
     if isinstance(body, steering.SteeringBody):
         return _steered(body)
     if isinstance(body, cluster.ClusterBody):  # a loss is noted in words

@@ -22,7 +22,7 @@ from runner.plan.plan import with_flow
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.load import Loaded
 from runner.plan.stories.sources import COMMAND_LINE, load_stories
-from runner.plan.trust.demands import agent_demands, flow_demands, story_demands
+from runner.plan.trust.demands import agent_demands, flow_demands, story_demands, tracker_demands
 from runner.records.journal import Journal
 
 _OPEN = frozenset({Status.WAITING, Status.QUEUED})
@@ -97,6 +97,7 @@ def _checked(
         *loaded.demands,
         *(demand for story in chosen for demand in story_demands(story)),
         *flow_demands(repository.top, chosen, running.settings.dialect),
+        *tracker_demands(repository, running.base, chosen, running.settings),
         *agent_demands(repository, running.base, workers),
     )
     return Additions(stories=chosen, demands=demands)

@@ -10,7 +10,7 @@ from runner.flows.story_state import StoryState
 from runner.story.session.contract import StateFacts
 
 
-def state_facts(state: StoryState, step: FlowStep | None) -> StateFacts:
+def state_facts(state: StoryState, step: FlowStep | None, *, by_agent: bool = False) -> StateFacts:
     """Return what a session of this step learns from the state file. Blocking."""
     recorded = state.recorded()
     here = recorded is not None and step is not None and recorded.step == step.number
@@ -19,6 +19,7 @@ def state_facts(state: StoryState, step: FlowStep | None) -> StateFacts:
         sub_step=sub_step_words(sub_step),
         next_save=_number(sub_step) + 1,
         tracker=_tracker(recorded) if step and step.tracker else "",
+        tracker_by_agent=by_agent,
         decisions=recorded.decisions if recorded else (),
         breaks=step.breaks if step else "",
     )

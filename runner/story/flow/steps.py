@@ -143,7 +143,8 @@ class FlowSteps:
             return None
         from runner.story.flow.briefing import state_facts
 
-        return state_facts(self._state, found)
+        by_agent = found is not None and found.tracker and self._gate(self._state).left_to_agent()
+        return state_facts(self._state, found, by_agent=by_agent)
 
     async def find_step(self) -> None:
         """Find the step to continue with, whenever the story is opened; a question parks the story."""
@@ -226,8 +227,8 @@ class FlowSteps:
         asks = moved.question is not None and not self._context.settings.cross_boundaries
         outcome = self._outcome()
         here = step(self._flow, place.number)
-        if here is not None and here.tracker:
-            await self._gate(self._state).mark(here)
+        if here is not None and here.tracker and await self._keeps_items(self._state, here):
+            return
         overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
@@ -237,6 +238,15 @@ class FlowSteps:
         await self._note_damages()
         if asks and moved.question is not None and following is not FLOW_DONE:
             await self.ask(moved.question)
+
+    async def _keeps_items(self, state: "StoryState", here: FlowStep) -> bool:
+        """Whether something comes before the next step: a question about the tracker, or ids to commit."""
+        settled = await self._gate(state).keep(here)
+        if isinstance(settled, choose.Question):
+            await self.ask(settled)
+        elif settled:
+            await self._record(ev.CheckpointPlanned(story_id=self._story.id))
+        return bool(settled)
 
     def _outcome(self) -> str:
         """Return the step's outcome in one line: what its session noted, else which attempt it was."""

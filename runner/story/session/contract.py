@@ -42,13 +42,15 @@ class StateFacts(Struct, frozen=True, kw_only=True):
     """What a story's state file says when a session starts, and what its step asks of the session.
 
     `sub_step` is what the last session saved, empty before the first save; `next_save` is the number of the
-    next one. `tracker` is where work items are kept, empty in steps that create none. `decisions` are those
-    in the file. `breaks` says where the session may end early.
+    next one. `tracker` is where work items are kept, empty in steps that create none; `tracker_by_agent`
+    means that the agent creates them. `decisions` are those in the file. `breaks` says where the session may
+    end early.
     """
 
     sub_step: str = ""
     next_save: int = 1
     tracker: str = ""
+    tracker_by_agent: bool = False
     decisions: tuple[str, ...] = ()
     breaks: str = ""
 
@@ -130,10 +132,18 @@ def _ending_of(last: SessionRecord) -> str:  # noqa: PLR0911  one return per out
             return ""
 
 
-def tracker(name: str) -> str:
+def tracker(name: str, *, by_agent: bool = False) -> str:
     """Say where the work items of this step are kept, and how their files are named."""
     if not name:
         return ""
+    if name in _TRACKERS and not by_agent:
+        return (
+            f"Work items are kept in {_TRACKERS[name]}. The runner creates them from your files when the "
+            "step is complete, so create none yourself. Begin the names of task files with numbers, such as "
+            "`01_initial_structure.md`; it puts ids in their place. In each task file write a line "
+            "`Epic: <name>` and, if it waits for other tasks, a line `Dependencies: <file names>`. Begin the "
+            "heading of each epic with `## Epic:`."
+        )
     if name in _TRACKERS:
         title = _TRACKERS[name]
         return (

@@ -134,6 +134,7 @@ def seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sessi
     stores = [
         *STORES,
         *(Store(what="files that `seal-hides` names", paths=(path,)) for path in settings.seal_hides),
+        Store(what="the secrets of MCP servers", paths=(f"{HIDDEN_FROM_SESSIONS}/mcp.json",)),
         *(
             (Store(what="hidden verify commands", paths=(HIDDEN_FROM_SESSIONS,)),)
             if settings.hidden_verify

@@ -80,7 +80,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "answers": _under("Decided so far:", "\n".join(f"- {answer}" for answer in answers)),
         "owns": _under("Change only paths that match:", _bullets(story.owns)),
         "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
-        "tracker": contract.tracker(state.tracker),
+        "tracker": contract.tracker(state.tracker, by_agent=state.tracker_by_agent),
         "agents": contract.agents(facts.agents),
         "continue": "\n\n".join(filter(None, (_resuming(facts, state), facts.earlier_work))),
         "interrupted": contract.resuming(facts.last, "") if interrupted else "",

@@ -6,6 +6,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state.model import (
     CompletedRow,
     Dialect,
@@ -15,7 +16,6 @@ from runner.flows.state.model import (
     RetryRow,
     StateFile,
     StepStatus,
-    Tracker,
 )
 from runner.flows.state.vocabulary import RICH_NAMES, RICH_STEPS, STANDARD
 from runner.flows.state.writing import TEMPLATES

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state.conversion import convert_state
 from runner.flows.state.errors import StateError
-from runner.flows.state.model import AWAITING, IDLE, Dialect, Phase, Position, StateFile, Tracker
+from runner.flows.state.model import AWAITING, IDLE, Dialect, Phase, Position, StateFile
 from runner.flows.state.reading import parse_state
 from runner.flows.state.vocabulary import Vocabulary
 from runner.flows.state.writing import new_state, render

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state import merging
 from runner.flows.state.combine import further, join_items, join_writers
 from runner.flows.state.errors import StateError
@@ -17,7 +18,6 @@ from runner.flows.state.model import (
     Phase,
     StateFile,
     StepStatus,
-    Tracker,
 )
 from runner.flows.state.reading import parse_state
 from runner.flows.state.writing import TEMPLATES, new_state, render

@@ -2,8 +2,9 @@
 
 import pytest
 
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state.errors import UnreadableStateError
-from runner.flows.state.model import AWAITING, Dialect, Phase, Position, Problem, StepStatus, Tracker
+from runner.flows.state.model import AWAITING, Dialect, Phase, Position, Problem, StepStatus
 from runner.flows.state.reading import decode, find_problems, parse_state
 from runner.flows.state.vocabulary import RICH_STEPS, Vocabulary
 from runner.flows.state.writing import TEMPLATES, new_state

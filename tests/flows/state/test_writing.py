@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from runner.core.work_items.tracker import Tracker
 from runner.flows.state.dialects.autodev import broken_order
 from runner.flows.state.errors import StateError
 from runner.flows.state.model import (
@@ -16,7 +17,6 @@ from runner.flows.state.model import (
     StateFile,
     StepRef,
     StepStatus,
-    Tracker,
 )
 from runner.flows.state.reading import parse_state
 from runner.flows.state.writing import TEMPLATES, new_state, render

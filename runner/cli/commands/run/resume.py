@@ -178,7 +178,7 @@ def _require_consent(
     output: Output,
     flags: "Mapping[str, str | tuple[str, ...]]",
 ) -> str:
-    """Ask about flows of the repository; everything else is used as it was when the run began.
+    """Ask about flows and trackers of the repository; everything else is used as it was when the run began.
 
     A run that came by shards began elsewhere: what it would run here is all asked for. Returns the setting
     `trust` of now.
@@ -188,11 +188,14 @@ def _require_consent(
     from runner.cli.commands.consent import require_consent
     from runner.core.trust import is_imported
     from runner.plan.settings.load import load_settings
-    from runner.plan.trust.demands import flow_demands
+    from runner.plan.trust.demands import flow_demands, tracker_demands
 
     loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
     settings = loaded.settings
-    demands = list(flow_demands(repository.top, stories, settings.dialect))
+    demands = [
+        *flow_demands(repository.top, stories, settings.dialect),
+        *tracker_demands(repository, run.base, stories, settings),
+    ]
     if is_imported(run.options):
         from runner.plan.trust.imported import continued_demands
 

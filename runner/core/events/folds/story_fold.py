@@ -12,6 +12,7 @@ from runner.core.events import cluster, steering
 from runner.core.events import drafts as df
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events import work_items as wi
 from runner.core.events.folds.agent_fold import after_wait, with_agent
 from runner.core.events.folds.candidate_fold import after_candidate
 from runner.core.events.folds.cluster_fold import after_placing
@@ -65,6 +66,9 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return after_placing(story, body)
     if isinstance(body, ag.AgentBody):
         return with_agent(story, body, at)
+    if isinstance(body, wi.WorkItemBody):
+        item = body.item if isinstance(body, wi.WorkItemKept) else story.work_items.get(body.marker, "")
+        return replace(story, work_items={**story.work_items, body.marker: item})
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
