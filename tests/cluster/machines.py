@@ -6,13 +6,21 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.program import LIMIT, command, wait_until
 from tests.conftest import git
+
+_AS_VERSION = """
+import sys, importlib.metadata as metadata, runpy
+number, known = sys.argv.pop(1), metadata.version
+metadata.version = lambda name: number if name == "autopilot-multi" else known(name)
+runpy.run_module("runner", run_name="__main__", alter_sys=True)
+"""
+"""Starts the program as if it were another version."""
 
 
 class Machines:
@@ -43,15 +51,17 @@ class Machines:
         """Return what a worker has printed."""
         return (self._folder / f"{name}.log").read_text()
 
-    def start(self, name: str, *options: str, env: Mapping[str, str] | None = None) -> None:
-        """Start a worker, or start it again in the folder that it had, and wait until it has joined."""
+    def start(self, name: str, *options: str, version: str = "") -> None:
+        """Start a worker, perhaps again or as another version, and wait until it has joined."""
         home = self._folder / f"home-{name}"
         home.mkdir(exist_ok=True)
-        own = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": str(home / "share"), **(env or {})}
+        own = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": str(home / "share")}
         path = self._folder / f"{name}.log"
         with path.open("ab") as log:
             before = path.stat().st_size
             argv = command("worker", str(self.file), "--name", name, *options)
+            if version:
+                argv[1:3] = ["-c", _AS_VERSION, version]
             self.workers[name] = subprocess.Popen(
                 argv, cwd=home, stdout=log, stderr=log, env={**os.environ, **own}, start_new_session=True
             )

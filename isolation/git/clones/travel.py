@@ -4,10 +4,13 @@ A bundle holds references, so each commit that travels has one, below `refs/auto
 keeps it from being pruned. Nothing here moves a branch except by compare-and-swap.
 """
 
+import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from isolation.errors import RepositoryError
+from isolation.git.contained.object_store import take_over_left
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
 
@@ -15,6 +18,7 @@ TRAVEL = "refs/autopilot/travel"
 FENCED = "refs/autopilot/fenced"
 _MOST = 200
 """How many commits a clone names when it is asked what it has."""
+_ATTEMPTS, _PAUSE = 5, 0.2
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
 _CHECKS = ("-c", "fetch.fsckObjects=true", "-c", "protocol.file.allow=always")
 
@@ -53,8 +57,18 @@ def write_travel_bundle(
 
 
 def take_travel_bundle(repository: Repository, path: Path) -> None:
-    """Take the commits of a bundle over, checked by git."""
-    repository.run(*_CHECKS, "fetch", *_QUIET, str(path), f"+{TRAVEL}/*:{TRAVEL}/*")
+    """Take the commits of a bundle over, checked by git.
+
+    Git looks at the HEAD of every worktree for that; a session may just have committed to its own store.
+    """
+    fetch = (*_CHECKS, "fetch", *_QUIET, str(path), f"+{TRAVEL}/*:{TRAVEL}/*")
+    for _ in range(_ATTEMPTS - 1):
+        if repository.run(*fetch, check=False).returncode == 0:
+            return
+        with suppress(OSError):
+            take_over_left(repository.common_dir)
+        time.sleep(_PAUSE)
+    repository.run(*fetch)
 
 
 def forget_travel(repository: Repository) -> None:

@@ -48,7 +48,7 @@ def carriers_of(settings: Settings, top: Path) -> "OpenCarriers | None":
 
         async with open_hub(where.address, security) as hub:
             if not where.local:
-                async with open_fleet(hub, context, events) as fleet:
+                async with open_fleet(hub, context, events, examine=True) as fleet:
                     yield fleet
                 return
             from runner.remote.cluster.local_workers import local_workers
@@ -58,7 +58,7 @@ def carriers_of(settings: Settings, top: Path) -> "OpenCarriers | None":
             place.mkdir(parents=True, exist_ok=True)
             async with (
                 local_workers(context.keeper, hub.address, where.local, place),
-                open_fleet(hub, context, events) as fleet,
+                open_fleet(hub, context, events, examine=False) as fleet,
             ):
                 yield fleet
 

@@ -67,7 +67,8 @@ class Fleet:
 
     prepares_ahead = False
 
-    def __init__(self, hub: Hub, context: RunContext, events: Sequence[ev.Event]) -> None:
+    def __init__(self, hub: Hub, context: RunContext, events: Sequence[ev.Event], *, examine: bool) -> None:
+        self._examine = examine
         self.repository: Repository = context.repository
         self.run_id = context.log.snapshot.run_id
         self._hub = hub
@@ -189,9 +190,10 @@ class Fleet:
         """Whether the journal has an event of a story already, from before a connection broke."""
         return (story_id, event.at) in self._recorded
 
-    def release(self, story_id: StoryId) -> None:
-        """Free what a story held of a worker."""
-        self._stories.pop(story_id, None)
+    def release(self, story_id: StoryId, *, ended: bool = True) -> None:
+        """Free what a story held of a worker; one that has not `ended` looks for another."""
+        if ended:
+            self._stories.pop(story_id, None)
         for link in self._links.values():
             link.placed.pop(story_id, None)
             link.carrying.pop(story_id, None)
@@ -289,8 +291,6 @@ class Fleet:
             silence=self._context.settings.cluster_timeout,
         )
         opened = await self._open(link)
-        for words in opened.notes:
-            await self._refuse(f"{address} {words}", f"worker {link.name}: {words}")
         link.carrying, link.machine = dict(opened.carrying), opened.machine
         self._links[address] = link
         for story_id, fence in opened.carrying.items():
@@ -319,6 +319,7 @@ class Fleet:
             identity=await to_thread.run_sync(_identity, self.repository),
             clock=time.time(),
             patience=max(600.0, 4 * settings.cluster_timeout),
+            examine=self._examine,
             events=events,
         )
         opened = await self._hub.ask(link.address, request, limit=OPEN_SECONDS)
@@ -342,26 +343,12 @@ class Fleet:
 
     def _heard(self, link: Link, heard: Heard, aside: trio.Nursery) -> None:
         """Pass on what a worker has said."""
-        if heard.active:
-            self._log.touch()
-        folder = autopilot_dir(self.repository.common_dir)
-        for part in heard.logs:
-            write_log_part(folder, self.run_id, part)
-        for line in heard.lines:
-            if StoryId(line.story_id) in self._stories:
-                self._log.show(
-                    ev.OutputSeen(
-                        story_id=StoryId(line.story_id), line=line.line, tools=line.tools, zone=line.zone
-                    )
-                )
+        self._show(link, heard, aside)
         for batch in heard.batches:
             story = self._stories.get(batch.story_id)
             now = self._log.snapshot.stories.get(StoryId(batch.story_id))
-            current = now is not None and (now.workspace.fence, now.workspace.instance) == (
-                batch.fence,
-                link.instance,
-            )
-            if not current:
+            placed = None if now is None else (now.workspace.fence, now.workspace.instance)
+            if placed != (batch.fence, link.instance):
                 aside.start_soon(self._keep_aside, batch, link)
             elif story is not None:
                 story.deliver(batch)
@@ -374,6 +361,23 @@ class Fleet:
             else:
                 self._early.setdefault(gone.story_id, []).append(gone)
         self.wake()
+
+    def _show(self, link: Link, heard: Heard, aside: trio.Nursery) -> None:
+        """Have the user see what happens on a worker, as if it were here."""
+        if heard.active:
+            self._log.touch()
+        folder = autopilot_dir(self.repository.common_dir)
+        for part in heard.logs:
+            write_log_part(folder, self.run_id, part)
+        for words in heard.notes:
+            aside.start_soon(self._refuse, f"{link.name} {words}", f"worker {link.name}: {words}")
+        for line in heard.lines:
+            if StoryId(line.story_id) in self._stories:
+                self._log.show(
+                    ev.OutputSeen(
+                        story_id=StoryId(line.story_id), line=line.line, tools=line.tools, zone=line.zone
+                    )
+                )
 
     def _levels(self) -> Levels:
         control = self._context.control
@@ -437,9 +441,11 @@ async def _cancel_when_lost(link: Link, scope: trio.CancelScope) -> None:
 
 
 @asynccontextmanager
-async def open_fleet(hub: Hub, context: RunContext, events: Sequence[ev.Event]) -> AsyncIterator[Fleet]:
-    """Have the workers of a cluster serve the run for the time of the block."""
-    fleet = Fleet(hub, context, events)
+async def open_fleet(
+    hub: Hub, context: RunContext, events: Sequence[ev.Event], *, examine: bool
+) -> AsyncIterator[Fleet]:
+    """Have the workers of a cluster serve the run for the time of the block; `examine` asks their doctor."""
+    fleet = Fleet(hub, context, events, examine=examine)
     async with trio.open_nursery() as nursery:
         await nursery.start(fleet.serve)
         try:

@@ -48,7 +48,7 @@ class Places(Protocol):
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has the event already."""
 
-    def release(self, story_id: StoryId) -> None:
+    def release(self, story_id: StoryId, *, ended: bool = True) -> None:
         """Free what the story held of a worker."""
 
 
@@ -125,8 +125,7 @@ class RemoteStory:
                 case Batch() if item.fence == fence:
                     await self._take(item, link)
                 case Gone() if item.fence == fence:
-                    await self._left(item, link)
-                    return None
+                    return await self._left(item, link)
                 case Lost():
                     return item
                 case _:
@@ -153,14 +152,16 @@ class RemoteStory:
         self._taken = max(self._taken, batch.number)
         link.acknowledge(Ack(story_id=self.story.id, fence=fence, number=batch.number))
 
-    async def _left(self, gone: Gone, link: Link) -> None:
+    async def _left(self, gone: Gone, link: Link) -> Lost | None:
+        """Note where the folder of an ended story is; one that has no result is lost."""
         now = self.now
         if not now.status.final:
-            reason = f"worker {link.name} ended it without a result: {gone.trouble or 'no reason is known'}"
-            await self._log.record(results.failed(self.story.id, reason))
+            self._fleet.release(self.story.id, ended=False)
+            return Lost(reason=f"worker {link.name} cannot work on it: {gone.trouble or 'it gave no reason'}")
         if now.workspace.path is not None:
             reason = f"it is on worker {link.name}, at {now.workspace.path.partition(':')[2]}"
             await self._log.record(ev.WorkspaceClosed(story_id=self.story.id, removed=True, reason=reason))
+        return None
 
 
 def _of_worker(event: ev.Event, worker: str) -> ev.Event:

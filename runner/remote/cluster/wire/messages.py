@@ -78,7 +78,7 @@ class Open(Struct, frozen=True, kw_only=True, tag=True):
     """Begin to serve a run, or continue to serve it for a coordinator that came back.
 
     `bundle` was put before, empty if nothing was missing. `clock` is the coordinator's time of day,
-    `patience` for how long the worker waits for a silent coordinator.
+    `patience` for how long the worker waits for a silent coordinator. With `examine` its doctor is asked.
     """
 
     run_id: str
@@ -90,6 +90,7 @@ class Open(Struct, frozen=True, kw_only=True, tag=True):
     identity: tuple[str, str] | None
     clock: float
     patience: float
+    examine: bool
     events: tuple[Sent, ...]
 
 
@@ -106,7 +107,6 @@ class Opened(Struct, frozen=True, kw_only=True, tag=True):
 
     carrying: dict[str, int]
     machine: Machine
-    notes: tuple[str, ...] = ()
 
 
 class Ack(Struct, frozen=True, kw_only=True):
@@ -216,6 +216,7 @@ class Heard(Struct, frozen=True, kw_only=True, tag=True):
     lines: tuple[Line, ...] = ()
     logs: tuple[LogPart, ...] = ()
     gone: tuple[Gone, ...] = ()
+    notes: tuple[str, ...] = ()
     active: bool = False
 
 

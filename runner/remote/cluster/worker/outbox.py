@@ -46,6 +46,7 @@ class Outbox:
         self._waiting: dict[tuple[str, int], _Waiting] = {}
         self._lines: dict[str, Line] = {}
         self._gone: list[Gone] = []
+        self._notes: list[str] = []
         self._stories: set[str] = set()
         self._logs: dict[Path, int] = {}
         self._shift: dict[Path, int] = {}
@@ -92,6 +93,11 @@ class Outbox:
         self._gone.append(gone)
         self._urgent.set()
 
+    def note(self, words: str) -> None:
+        """Say something about this machine that the user should read."""
+        self._notes.append(words)
+        self._urgent.set()
+
     def start_over(self) -> None:
         """Say again what is not answered: another coordinator asks now."""
         self._last = None
@@ -115,7 +121,9 @@ class Outbox:
         return self._last
 
     def _has_news(self) -> bool:
-        if any(not waiting.sent for waiting in self._waiting.values()) or self._gone or self._lines:
+        if any(not waiting.sent for waiting in self._waiting.values()):
+            return True
+        if self._gone or self._lines or self._notes:
             return True
         return any(path.stat().st_size > self._logs.get(path, 0) for path in self._log_files())
 
@@ -127,6 +135,7 @@ class Outbox:
             waiting.sent = True
         lines, self._lines = tuple(self._lines.values()), {}
         gone, self._gone = tuple(self._gone), []
+        notes, self._notes = tuple(self._notes), []
         for each in gone:
             self._stories.discard(each.story_id)
         active, self.active = self.active, False
@@ -137,6 +146,7 @@ class Outbox:
             lines=lines,
             logs=logs,
             gone=gone,
+            notes=notes,
             active=active or bool(fresh or lines),
         )
 

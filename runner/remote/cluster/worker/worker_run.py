@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import trio
 from msgspec import convert, structs
@@ -163,6 +164,8 @@ class WorkerRun:
             self._nursery = nursery
             nursery.start_soon(watch.keep, self._running, self._machine)
             nursery.start_soon(self._watch_silence)
+            if self._request.examine:
+                nursery.start_soon(self._examine, repository)
             task_status.started()
             await self.closed.wait()
             nursery.cancel_scope.cancel()
@@ -278,12 +281,26 @@ class WorkerRun:
     def _machine(self, machine: Machine) -> None:
         self.outbox.machine = machine
 
+    async def _examine(self, repository: Repository) -> None:
+        """Say what would stop stories on this machine."""
+        for words in await to_thread.run_sync(_findings, repository.top):
+            self.outbox.note(words)
+
     async def _watch_silence(self) -> None:
         """End the run when its coordinator has not been heard of for very long."""
         while True:
             await trio.sleep(WATCH_SECONDS)
             if trio.current_time() - self.outbox.heard_at > self._request.patience:
                 self.closed.set()
+
+
+def _findings(top: Path) -> list[str]:
+    from runner.run.doctor.check import Severity
+    from runner.run.doctor.examination import examine
+
+    own = {"coordinator", "journal"}  # it is this run that holds them
+    found = (check for check in examine(top, dict(os.environ)) if check.name not in own)
+    return [f"{check.name}: {check.detail}" for check in found if check.level is Severity.FAIL]
 
 
 def _clock(coordinator: float) -> Callable[[], float] | None:
