@@ -35,6 +35,7 @@ ARGUMENTS = {
     "logs": ("a",),
     "flows": (),
     "state": ("check",),
+    "import": ("checklist:README.md", "--dry-run"),
     "matrix": (),
     "aggregate": (),
     "report": ("--format", "markdown"),

@@ -26,6 +26,8 @@ from runner.run.drafts.body import inert
 from runner.story.flow.answers import words_for
 
 _NOTES, _MOST_FILES = 1500, 10
+_STOPPED = "stopped"
+"""The mark of the note which says that the limit is reached."""
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -58,10 +60,13 @@ def look(office: Office) -> Found:
     found = Found()
     for story_id in office.past.stories:
         draft = office.draft(story_id)
+        if not draft.number:
+            continue
         story = office.story(story_id)
         if draft.taken and not story.status.final:
-            found = replace(found, interrupted=(*found.interrupted, office.run_of(story_id).run_id))
-        if not draft.number or not story.status.final or story.status is Status.PARKED or draft.taken:
+            runs = dict.fromkeys((*found.interrupted, office.run_of(story_id).run_id))
+            found = replace(found, interrupted=tuple(runs))
+        if not story.status.final or story.status is Status.PARKED or draft.taken:
             continue  # an attempt is under way, or waits for the user
         pull = office.forge.find(story.workspace.branch or branch_of(story_id))
         if pull is None or not pull.is_open or pull.number != draft.number:
@@ -75,50 +80,46 @@ def look(office: Office) -> Found:
 
 def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, said: Said) -> Found:
     """Add what follows for one draft."""
-    run_id, before = office.run_of(story.id).run_id, story.workspace.commit or ""
-    left = list(found.left)
     if said.strangers:
-        left.append((story.id, f"comments by {', '.join(said.strangers)} do not count; see review-authors"))
-    items, advice = take(said.items, draft.handled), ""
-    dismissed, asked, reviews, stopped = [], [], [], []
+        found = _leaving(found, story, f"comments by {', '.join(said.strangers)} do not count; see review-authors")
+    run_id, items, advice = office.run_of(story.id).run_id, take(said.items, draft.handled), ""
     decision = story.decision
     if decision is not None and decision.question.get("kind") == QuestionKind.REVIEW:
         if not decision.letter:
-            left.append((story.id, f"waits for a decision: `autopilot-multi decide {story.id}`"))
-            items = ()
-        else:
-            question = from_json(decision.question)
-            advice = words_for(question, decision.letter)
-            if decision.letter == question.options[-1].letter:
-                ids = tuple(item.id for item in contradiction(items))
-                dismissed.append((run_id, df.ReviewAnswered(story_id=story.id, items=ids, reason=advice)))
-                items, advice = tuple(item for item in items if item.id not in ids), ""
-    against = () if advice else contradiction(items)
+            return _leaving(found, story, f"waits for a decision: `autopilot-multi decide {story.id}`")
+        question = from_json(decision.question)
+        advice = words_for(question, decision.letter)
+        if decision.letter == question.options[-1].letter:
+            ids = tuple(item.id for item in contradiction(items))
+            dismissed = df.ReviewAnswered(story_id=story.id, items=ids, reason=advice)
+            found = replace(found, dismissed=(*found.dismissed, (run_id, dismissed)))
+            items, advice = tuple(item for item in items if item.id not in ids), ""
     if items and draft.rounds >= office.settings.review_rounds:
         rounds = count(draft.rounds, "attempt")
-        left.append((story.id, f"has had {rounds} after reviews, and review-rounds allows no more"))
-        stopped += [story.id] if _STOPPED not in said.marks else []
-    elif against:
-        decision_id = f"{story.id}-review-{draft.number}-{against[0].id}-{against[-1].id}"
-        form = to_json(question_about(against, story.title))
-        asked.append((run_id, ev.DecisionAsked(story_id=story.id, decision_id=decision_id, question=form)))
-    elif items:
-        taken = tuple(to_builtins(item) for item in items)
-        body = df.ReviewTaken(
-            story_id=story.id, number=draft.number, items=taken, before=before, advice=advice
+        told = () if _STOPPED in said.marks else (story.id,)
+        found = replace(found, stopped=(*found.stopped, *told))
+        return _leaving(found, story, f"has had {rounds} after reviews, and review-rounds allows no more")
+    if against := () if advice else contradiction(items):
+        asked = ev.DecisionAsked(
+            story_id=story.id,
+            decision_id=f"{story.id}-review-{draft.number}-{against[0].id}-{against[-1].id}",
+            question=to_json(question_about(against, story.title)),
         )
-        reviews.append((run_id, body))
-    return replace(
-        found,
-        reviews=(*found.reviews, *reviews),
-        asked=(*found.asked, *asked),
-        dismissed=(*found.dismissed, *dismissed),
-        left=tuple(left),
-        stopped=(*found.stopped, *stopped),
+        return replace(found, asked=(*found.asked, (run_id, asked)))
+    if not items:
+        return found
+    taken = df.ReviewTaken(
+        story_id=story.id,
+        number=draft.number,
+        items=tuple(to_builtins(item) for item in items),
+        before=story.workspace.commit or "",
+        advice=advice,
     )
+    return replace(found, reviews=(*found.reviews, (run_id, taken)))
 
 
-_STOPPED = "stopped"
+def _leaving(found: Found, story: StorySnapshot, why: str) -> Found:
+    return replace(found, left=(*found.left, (story.id, why)))
 
 
 def keep(office: Office, found: Found) -> None:
@@ -133,11 +134,11 @@ def keep(office: Office, found: Found) -> None:
             office.record(run_id, applied)
     for story_id in found.stopped:
         rounds = count(office.draft(story_id).rounds, "attempt")
-        text = (
-            f"This has had {rounds} after reviews, which is the limit; the rest is left to people.\n\n"
-            f"{mark_of(_STOPPED)}"
-        )
-        office.forge.answer(office.draft(story_id).number, "", text)
+        words = f"This has had {rounds} after reviews, which is the limit; the rest is left to people."
+        # First in the journal; whether it was sent is seen by its mark.
+        ended = df.ReviewAnswered(story_id=story_id, items=(), reason=words)
+        office.record(office.run_of(story_id).run_id, ended)
+        office.forge.answer(office.draft(story_id).number, "", f"{words}\n\n{mark_of(_STOPPED)}")
 
 
 def unanswered(office: Office) -> tuple[StoryId, ...]:
