@@ -53,22 +53,15 @@ _Directing: TypeAlias = (
 )
 
 
+_OfAPart: TypeAlias = cd.CandidateBody | df.DraftBody | cluster.ClusterBody | ag.AgentBody | wi.WorkItemBody
+
+
 def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm per event
     """Return the story after one of its events; events of the run leave it as it is."""
     if isinstance(body, ld.LandingBody | base_events.BaseBody | steering.SteeringBody):
         return story  # they concern several stories, so the fold of the run applies them
-    if isinstance(body, cd.CandidateBody):
-        return after_candidate(story, body)
-    if isinstance(body, df.DraftBody):
-        known = with_draft(story, body)
-        return _reviewed(known) if isinstance(body, df.ReviewTaken) else known
-    if isinstance(body, cluster.ClusterBody):
-        return after_placing(story, body)
-    if isinstance(body, ag.AgentBody):
-        return with_agent(story, body, at)
-    if isinstance(body, wi.WorkItemBody):
-        item = body.item if isinstance(body, wi.WorkItemKept) else story.work_items.get(body.marker, "")
-        return replace(story, work_items={**story.work_items, body.marker: item})
+    if isinstance(body, _OfAPart):
+        return _after_part(story, body, at)
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
@@ -118,6 +111,21 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             return story
         case _:
             assert_never(body)
+
+
+def _after_part(story: StorySnapshot, body: _OfAPart, at: float) -> StorySnapshot:
+    """Return the story after an event of a part that has its own module of events."""
+    if isinstance(body, cd.CandidateBody):
+        return after_candidate(story, body)
+    if isinstance(body, df.DraftBody):
+        known = with_draft(story, body)
+        return _reviewed(known) if isinstance(body, df.ReviewTaken) else known
+    if isinstance(body, cluster.ClusterBody):
+        return after_placing(story, body)
+    if isinstance(body, ag.AgentBody):
+        return with_agent(story, body, at)
+    item = body.item if isinstance(body, wi.WorkItemKept) else story.work_items.get(body.marker, "")
+    return replace(story, work_items={**story.work_items, body.marker: item})
 
 
 def _directed(story: StorySnapshot, body: _Directing, at: float) -> StorySnapshot:  # noqa: PLR0911  one arm per event
