@@ -21,7 +21,7 @@ from runner.forge.tracker.errors import AccessError, TrackerError
 from runner.forge.tracker.servers import McpServer, Servers
 from tests.forge.tracker.scenes import PACKAGE, PLAIN, TOKEN, Scripted
 
-LIMIT = 60.0
+LIMIT = 180.0
 
 
 @pytest.fixture

@@ -20,6 +20,9 @@ from tests.forge.tracker.scenes import (
     with_token,
 )
 
+LIMIT = 180.0
+"""Loading the package takes seconds on a busy machine."""
+
 
 @pytest.fixture
 def jira(tmp_path: Path) -> Scripted:
@@ -32,10 +35,10 @@ def test_epics_and_tasks_become_work_items_once(repo: Path, jira: Scripted) -> N
     configure(work=jira.entry)
     jira.set("die-after-create")
     planned_story(repo)
-    ran = run(repo, "--json")
+    ran = run(repo, "--json", limit=LIMIT)
     assert "ended by itself with code 7" in ran.story("a")["reason"]
     assert run(repo, "decide", "a", "A").code == 0
-    ran = run(repo, "resume", "--json")
+    ran = run(repo, "resume", "--json", limit=LIMIT)
     ended_at_decompose(ran)
     kinds = [(one["key"], one["type"], one["summary"]) for one in jira.items]
     assert kinds == [
@@ -71,7 +74,7 @@ def test_epics_and_tasks_become_work_items_once(repo: Path, jira: Scripted) -> N
 def test_what_is_pending_is_created_later(repo: Path, jira: Scripted) -> None:
     """Without a tracker files are marked; `tracker sync` says what it would do, does it, and does it once."""
     planned_story(repo)
-    ended_at_decompose(run(repo, "--json"))
+    ended_at_decompose(run(repo, "--json", limit=LIMIT))
     assert epics(repo).count("Tracker: pending") == 2
     assert "01_initial_structure.md" in tasks(repo)
     configure(work=jira.entry)
@@ -81,7 +84,7 @@ def test_what_is_pending_is_created_later(repo: Path, jira: Scripted) -> None:
     assert "a: would create epic 'Storage' in the tracker\n" in would.out
     assert "a: would link task 'Tables' to what it waits for, task 'Initial structure'\n" in would.out
     assert (jira.items, git(repo, "rev-parse", "autopilot/a")) == ([], tip)
-    done = run(repo, "tracker", "sync", "a")
+    done = run(repo, "tracker", "sync", "a", limit=LIMIT)
     assert done.code == 0, done.err
     assert [one["summary"] for one in jira.items] == [
         "Storage",
