@@ -12,7 +12,7 @@ from runner.core.text.redaction import Redactor
 from runner.forge.answers import Answer, read_answer
 from runner.forge.errors import RefusedError, SignInError
 from runner.forge.programs import GH, Door
-from runner.forge.rest import NoAnswerError, Rest
+from runner.forge.rest import NoAnswerError, Rest, quiet
 
 GITHUB = "github.com"
 _NOT_SIGNED_IN = 4
@@ -21,17 +21,13 @@ _VERSION = "X-GitHub-Api-Version: 2022-11-28"
 _JSON = "Accept: application/vnd.github+json"
 
 
-def _nothing(_: str) -> None:
-    """Say nothing."""
-
-
 def open_github(
     environ: Mapping[str, str],
     *,
     host: str = "",
     cwd: Path = Path("/"),
     pause: Callable[[float], None] = time.sleep,
-    say: Callable[[str], None] = _nothing,
+    say: Callable[[str], None] = quiet,
 ) -> Rest:
     """Return the door to GitHub, or to a GitHub Enterprise at `host` (default: GH_HOST, else github.com)."""
     door = Door(program=GH, environ=environ, cwd=cwd)

@@ -9,15 +9,11 @@ from runner.forge.answers import Answer, read_answer
 from runner.forge.curl import open_rest
 from runner.forge.errors import ProgramMissingError
 from runner.forge.programs import GLAB, Door
-from runner.forge.rest import NoAnswerError, Rest
+from runner.forge.rest import NoAnswerError, Rest, quiet
 
 GITLAB = "gitlab.com"
 _TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "OAUTH_TOKEN")
 _JOB_TOKEN = "CI_JOB_TOKEN"  # noqa: S105  the name of a variable
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
 
 
 def open_gitlab(
@@ -25,7 +21,7 @@ def open_gitlab(
     *,
     host: str = "",
     pause: Callable[[float], None] = time.sleep,
-    say: Callable[[str], None] = _nothing,
+    say: Callable[[str], None] = quiet,
 ) -> Rest:
     """Return the door to GitLab at `host` (default: GITLAB_HOST, else gitlab.com)."""
     if shutil.which(GLAB.name, path=environ.get("PATH")):

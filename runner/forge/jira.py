@@ -5,18 +5,14 @@ from collections.abc import Callable, Mapping
 
 from runner.forge.curl import open_rest
 from runner.forge.errors import SignInError
-from runner.forge.rest import Rest
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
+from runner.forge.rest import Rest, quiet
 
 
 def open_jira(
     environ: Mapping[str, str],
     *,
     pause: Callable[[float], None] = time.sleep,
-    say: Callable[[str], None] = _nothing,
+    say: Callable[[str], None] = quiet,
 ) -> Rest:
     """Return the door to the Jira of JIRA_URL, with the user's own credentials for it."""
     site = environ.get("JIRA_URL", "").strip()

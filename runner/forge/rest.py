@@ -36,7 +36,7 @@ class Send(Protocol):
         """Send it, and return the answer whatever its status is."""
 
 
-def _quiet(_: str) -> None:
+def quiet(_: str) -> None:
     """Say nothing."""
 
 
@@ -52,7 +52,7 @@ class Rest(Struct, frozen=True, kw_only=True):
     send: Send
     pause: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
-    say: Callable[[str], None] = _quiet
+    say: Callable[[str], None] = quiet
     redactor: Redactor = Redactor()
 
     def request(

@@ -7,10 +7,7 @@ from collections.abc import Callable, Mapping
 from runner.core.text.redaction import Redactor
 from runner.forge.intake.issue import Issue
 from runner.forge.intake.source import Service, Source
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
+from runner.forge.rest import quiet
 
 
 def read_issues(
@@ -18,7 +15,7 @@ def read_issues(
     environ: Mapping[str, str],
     *,
     pause: Callable[[float], None] = time.sleep,
-    say: Callable[[str], None] = _nothing,
+    say: Callable[[str], None] = quiet,
 ) -> tuple[Issue, ...]:
     """Return every issue that a source names. Blocks; `say` says why that takes long."""
     redactor = Redactor(environ)
