@@ -23,6 +23,8 @@ ARGUMENTS = {
     "open": ("a",),
     "land": ("--yes",),
     "undo": (),
+    "pr": ("--dry-run",),
+    "watch-prs": ("--once",),
     "rollback": ("a", "Plan"),
     "skip": ("a",),
     "quarantine": (),
@@ -49,9 +51,9 @@ ARGUMENTS = {
 }
 REFUSED = {
     *("attach", "stop", "pause", "unpause", "add", "retry", "takeover", "web", "open"),
-    *("undo", "rollback", "skip", "state"),
+    *("undo", "rollback", "skip", "state", "pr", "watch-prs"),
 }
-"""What has nothing to do after a finished run without a flow; its refusal is an answer, too."""
+"""What has nothing to do after a finished run without a flow and a remote; its refusal is an answer, too."""
 
 
 def test_every_command_loads_what_it_needs(repo: Path) -> None:

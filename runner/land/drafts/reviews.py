@@ -81,9 +81,8 @@ def look(office: Office) -> Found:
 def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, said: Said) -> Found:
     """Add what follows for one draft."""
     if said.strangers:
-        found = _leaving(
-            found, story, f"comments by {', '.join(said.strangers)} do not count; see review-authors"
-        )
+        strangers = ", ".join(said.strangers)
+        found = _leaving(found, story, f"comments by {strangers} do not count; see review-authors")
     run_id, items, advice = office.run_of(story.id).run_id, take(said.items, draft.handled), ""
     decision = story.decision
     if decision is not None and decision.question.get("kind") == QuestionKind.REVIEW:
@@ -98,8 +97,8 @@ def _judged(office: Office, found: Found, story: StorySnapshot, draft: Draft, sa
             items, advice = tuple(item for item in items if item.id not in ids), ""
     if items and draft.rounds >= office.settings.review_rounds:
         rounds = count(draft.rounds, "attempt")
-        new = () if _STOPPED in said.marks else (story.id,)
-        found = replace(found, stopped=(*found.stopped, *new))
+        uninformed = () if _STOPPED in said.marks else (story.id,)
+        found = replace(found, stopped=(*found.stopped, *uninformed))
         return _leaving(found, story, f"has had {rounds} after reviews, and review-rounds allows no more")
     if against := () if advice else contradiction(items):
         asked = ev.DecisionAsked(
