@@ -35,6 +35,7 @@ BENCHES = (
     "bench_land",
     "bench_forecast",
     "bench_many_runs",
+    "bench_cluster",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 
