@@ -85,6 +85,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "otel-endpoint = 'http://x:4318'\nspiral-limit = 9\n"
         "notify-on = ['ended']\nnotify-desktop = true\nnotify-urls = ['ntfy://x']\nbell = false\n"
+        "cluster = 'local:2'\ncluster-env = ['KEY']\ncluster-certificates = 'c'\ncluster-timeout = 9\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"
         "[context]\ncaution-tools = 40\nlarge-kb = 2.5\n"
