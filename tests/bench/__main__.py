@@ -37,6 +37,7 @@ BENCHES = (
     "bench_forecast",
     "bench_many_runs",
     "bench_web",
+    "bench_cluster",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 

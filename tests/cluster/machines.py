@@ -112,6 +112,12 @@ def events(repo: Path) -> list[dict[str, Any]]:
     return [{"kind": kind, "data": json.loads(data)} for kind, data in rows]
 
 
+def times(repo: Path, kind: str) -> list[float]:
+    """Return when events of a kind happened, in seconds since 1970."""
+    with closing(sqlite3.connect(repo / ".git/autopilot/journal.db")) as journal:
+        return [at for (at,) in journal.execute("SELECT at FROM events WHERE kind = ?", (kind,))]
+
+
 def trees(repo: Path) -> dict[str, str]:
     """Return the tree of every story's branch."""
     lines = git(repo, "for-each-ref", "--format=%(refname:short) %(tree)", "refs/heads/autopilot").split("\n")

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from tests.acceptance.program import commit_stories, run, write_story, writes
-from tests.cluster.machines import events, machines, trees
+from tests.acceptance.program import commit_stories, processes_with, run, write_story, writes
+from tests.cluster.machines import events, trees
 from tests.conftest import git
 
 
@@ -18,18 +18,19 @@ def _backlog(repo: Path) -> None:
 
 
 def test_a_cluster_makes_the_same_trees_as_this_machine(repo: Path, tmp_path: Path) -> None:
-    """Two workers with their own clones and homes carry a graph; all is left as after a local run."""
+    """Two workers with clones of their own carry a graph; all is left as after a local run."""
     _backlog(repo)
     shutil.copytree(repo, tmp_path / "local", symlinks=True)
     assert run(tmp_path / "local").code == 0
-    with machines(tmp_path / "cluster", "one", "two", options=("--slots=1",)) as cluster:
-        ran = run(repo, "--cluster", str(cluster.file), "--json")
-        assert ran.code == 0, ran.err
-        assert trees(repo) == trees(tmp_path / "local")
-        assert len(trees(repo)) == 3
-        ran_on = {line["data"]["worker"] for line in events(repo) if line["kind"] == "StoryPlaced"}
-        assert ran_on == {"one", "two"}, "the stories are spread"
-        assert "working on a" in run(repo, "logs", "a").out
-        assert not git(repo, "for-each-ref", "refs/autopilot/travel"), "what was only for the way is gone"
-        assert [story["status"] for story in run(repo, "status", "--json").data["stories"]] == ["done"] * 3
-        assert (repo / ".orchestrator").exists(), "the records are written here"
+    ran = run(repo, "--cluster", "local:2", "--max-stories=1", "--json")
+    assert ran.code == 0, ran.err
+    assert trees(repo) == trees(tmp_path / "local")
+    assert len(trees(repo)) == 3
+    ran_on = {each["data"]["worker"] for each in events(repo) if each["kind"] == "StoryPlaced"}
+    assert ran_on <= {"local-1", "local-2"}
+    assert ran_on
+    assert "working on a" in run(repo, "logs", "a").out
+    assert not git(repo, "for-each-ref", "refs/autopilot/travel"), "what was only for the way is gone"
+    assert [story["status"] for story in run(repo, "status", "--json").data["stories"]] == ["done"] * 3
+    assert (repo / ".orchestrator").exists(), "the records are written here"
+    assert not processes_with(str(tmp_path / "home")), "the workers end with the run"

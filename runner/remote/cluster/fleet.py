@@ -28,7 +28,7 @@ from runner.core.text.names import branch_of
 from runner.core.text.words import count
 from runner.remote.cluster.fleet_window import FleetWindow
 from runner.remote.cluster.link import Link, Stream
-from runner.remote.cluster.placement import choose, unplaced
+from runner.remote.cluster.placement import Room, choose, unplaced
 from runner.remote.cluster.remote_story import FENCED, Lost, RemoteStory
 from runner.remote.cluster.travelling import settings_for_workers, write_log_part
 from runner.remote.cluster.wire.hub import Hub
@@ -91,7 +91,12 @@ class Fleet:
 
     def unplaced(self, stories: Sequence[Story]) -> Mapping[StoryId, str]:
         """Return which of these no worker can take now."""
-        return unplaced(stories, [link.room for link in self._links.values()])
+        return unplaced(stories, self._rooms())
+
+    def _rooms(self) -> list[Room]:
+        """Return what the workers have; a story with its result only cleans up, as on this machine."""
+        stories = self._log.snapshot.stories
+        return [link.room(lambda name: stories[StoryId(name)].status.final) for link in self._links.values()]
 
     def intent(self, story: Story) -> Sequence[ev.Body]:  # noqa: ARG002  the worker records its own
         """Return nothing: the workspace is the worker's to plan."""
@@ -126,7 +131,7 @@ class Fleet:
                 return link
         while True:
             changed = self._changed
-            room = choose(story.story.needs, [link.room for link in self._links.values()])
+            room = choose(story.story.needs, self._rooms())
             if self._context.control.level(story.story.id) >= Level.FINISH:
                 return None
             if room is not None:
@@ -417,7 +422,7 @@ class Fleet:
         if not machines:
             return Limit(stories=1, tier=Tier.UNKNOWN, reason="no worker yet")
         worst = max((Tier(machine.tier) for _, machine in machines), key=severity)
-        slots = sum(link.room.slots for link, _ in machines)
+        slots = sum(link.slots for link, _ in machines)
         return Limit(stories=max(1, slots), tier=worst, reason=count(len(machines), "worker"))
 
 

@@ -101,16 +101,21 @@ class Link:
         self._over = trio.CancelScope()
 
     @property
-    def room(self) -> Room:
-        """What the worker has, and what is taken of it."""
+    def slots(self) -> int:
+        """How many stories the worker allows now."""
+        return 0 if self.lost else self.machine.stories
+
+    def room(self, is_leaving: Callable[[str], bool]) -> Room:
+        """Return what the worker has, and what is taken of it; a story that is leaving takes nothing."""
         used: dict[str, float] = {}
-        for needs in self.placed.values():
+        staying = [needs for name, needs in self.placed.items() if not is_leaving(name)]
+        for needs in staying:
             for name, amount in amounts_of(needs).items():
                 used[name] = used.get(name, 0.0) + amount
         return Room(
             name=self.instance,
-            slots=0 if self.lost else self.machine.stories,
-            taken=len(self.placed),
+            slots=self.slots,
+            taken=len(staying),
             offers=self._greeting.offers,
             used=used,
             labels=frozenset(self._greeting.labels),
