@@ -42,7 +42,7 @@ from tests.isolation.worktree.pool.behavior import (
 )
 from tests.isolation.worktree.worktrees import wanted
 
-STEPS = 12
+STEPS = 30
 _OWN = ("refreshed",)
 """What differs until git has looked at the files again."""
 
@@ -146,14 +146,23 @@ class OverlayHistories(RuleBasedStateMachine):
         git(top, "commit", "-q", "-m", "base")
 
     @precondition(lambda self: not self.open)
-    @rule(spoil=st.booleans())
-    def next_run(self, spoil: bool) -> None:  # noqa: FBT001  hypothesis gives it
-        """Let another run have the checkouts below; somebody may have changed one meanwhile."""
-        for seal in load_bottoms(self.repository.common_dir) if spoil else ():
-            (Path(seal.path) / "src" / "f1.py").write_text("spoiled\n")
+    @rule()
+    def next_run(self) -> None:
+        """Let another run have the checkouts below."""
         self.run_number += 1
         self.bottoms = self._bottoms()
         self.bottoms.begin()
+
+    @precondition(lambda self: not self.open)
+    @rule()
+    def spoil(self) -> None:
+        """Change the checkout below between two runs; the next story finds nothing of it."""
+        self.claim()
+        self.end()
+        for seal in load_bottoms(self.repository.common_dir):
+            (Path(seal.path) / "src" / "f1.py").write_text("spoiled\n")
+        self.next_run()
+        self.claim()
 
     @rule(value=st.sampled_from(["true", "input", "false"]))
     def configure(self, value: str) -> None:
