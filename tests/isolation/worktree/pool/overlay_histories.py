@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from isolation.keeper.confined import forget_servers
 from isolation.kernel.layers import is_covered, part_from_machine, uncover
 from isolation.model import Workspace
 from isolation.worktree.layers.lifting import make_plain
@@ -43,6 +44,7 @@ from tests.isolation.worktree.pool.behavior import (
 from tests.isolation.worktree.worktrees import wanted
 
 STEPS = 30
+PATIENCE = 20.0
 _OWN = ("refreshed",)
 """What differs until git has looked at the files again."""
 
@@ -128,10 +130,11 @@ class OverlayHistories(RuleBasedStateMachine):
         before = [_seen(workspace.path) for workspace in self.open]
         for workspace in self.open:
             uncover(workspace.path)
+        forget_servers()  # a kill ends them, too, and with them their copies of the mounts
         self.run_number += 1
         self.bottoms = self._bottoms()
         clear_dead(self.repository.common_dir)
-        cover_all(self.repository.common_dir)
+        cover_all(self.repository.common_dir, patience=PATIENCE)
         self.bottoms.begin()
         assert [_seen(workspace.path) for workspace in self.open] == before
 
