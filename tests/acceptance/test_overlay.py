@@ -38,6 +38,14 @@ def person(request: pytest.FixtureRequest) -> Iterator[Person]:
         yield found
 
 
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name != "me")) for name in USERS])
+def anybody(request: pytest.FixtureRequest) -> Iterator[Person]:
+    """Return the same, an ordinary user only in the suite of what is slow."""
+    require(EnforcementLevel.DIVERT, Means.MOUNTS)
+    with somebody(request.param) as found:
+        yield found
+
+
 @contextmanager
 def beside(person: Person, root: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
     """Run the program beside the test; it is gone afterwards."""
@@ -134,45 +142,45 @@ def test_a_killed_run_leaves_a_layer_that_resume_continues(person: Person) -> No
     assert not (place.parent / ".layers").exists()
 
 
-def test_open_makes_an_ordinary_worktree_of_what_a_kill_left(person: Person) -> None:
+def test_open_makes_an_ordinary_worktree_of_what_a_kill_left(anybody: Person) -> None:
     """Once no run is active the files are at the path for everybody, and the story continues there."""
-    root = person.repository(FILES)
-    flag = person.folder / "tmp" / "ready"
+    root = anybody.repository(FILES)
+    flag = anybody.folder / "tmp" / "ready"
     script = f"test -e half.txt && exit 0; echo half > half.txt; echo i > i.o; touch {flag}; sleep 600"
-    person.story(root, "one", script)
-    committed(person, root)
-    with beside(person, root, "run", "--workspace=overlay") as process:
+    anybody.story(root, "one", script)
+    committed(anybody, root)
+    with beside(anybody, root, "run", "--workspace=overlay") as process:
         wait_until(flag.exists, what="the session writes")
         process.kill()
-    place = Path(person.run(root, "open", "one").out.strip())
+    place = Path(anybody.run(root, "open", "one").out.strip())
     assert (place / "half.txt").read_text() == "half\n"
     assert (
-        person.git(place, "status", "--porcelain", "--ignored") == "?? half.txt\n!! .orchestrator/\n!! i.o\n"
+        anybody.git(place, "status", "--porcelain", "--ignored") == "?? half.txt\n!! .orchestrator/\n!! i.o\n"
     )
     assert not (place.parent / ".layers").exists()
-    assert person.run(root, "resume", "--json").story("one")["status"] == "done"
+    assert anybody.run(root, "resume", "--json").story("one")["status"] == "done"
 
 
-def test_a_checkout_that_was_changed_is_not_used_again(person: Person) -> None:
+def test_a_checkout_that_was_changed_is_not_used_again(anybody: Person) -> None:
     """The next run looks at every file below; what somebody wrote there reaches no story."""
-    root = person.repository(FILES)
-    person.story(root, "one", "cat src/a.py > one.txt")
-    person.story(root, "two", "cat src/a.py > two.txt; ls > list.txt")
-    committed(person, root)
-    assert person.run(root, "run", "one", "--workspace=overlay").code == 0
+    root = anybody.repository(FILES)
+    anybody.story(root, "one", "cat src/a.py > one.txt")
+    anybody.story(root, "two", "cat src/a.py > two.txt; ls > list.txt")
+    committed(anybody, root)
+    assert anybody.run(root, "run", "one", "--workspace=overlay").code == 0
     (below,) = Path(f"{root}.worktrees").glob("_base-*")
     before = (below / "src" / "a.py").stat()
     (below / "src" / "a.py").write_text("a = 9\n")
     os.utime(below / "src" / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
     (below / "planted.txt").write_text("x\n")
-    assert person.run(root, "run", "two", "--workspace=overlay").code == 0
-    assert person.git(root, "show", "autopilot/two:two.txt") == "a = 1\n"
-    assert "planted" not in person.git(root, "show", "autopilot/two:list.txt")
+    assert anybody.run(root, "run", "two", "--workspace=overlay").code == 0
+    assert anybody.git(root, "show", "autopilot/two:two.txt") == "a = 1\n"
+    assert "planted" not in anybody.git(root, "show", "autopilot/two:list.txt")
     # Where nothing was changed, the same checkout serves again, brought to the commit of the day.
     (kept,) = Path(f"{root}.worktrees").glob("_base-*")
-    person.story(root, "three", "git log -1 --format=%s > three.txt; cat stories/three.md")
-    committed(person, root)
-    assert person.run(root, "run", "three", "--workspace=overlay").code == 0
+    anybody.story(root, "three", "git log -1 --format=%s > three.txt; cat stories/three.md")
+    committed(anybody, root)
+    assert anybody.run(root, "run", "three", "--workspace=overlay").code == 0
     assert list(Path(f"{root}.worktrees").glob("_base-*")) == [kept]
 
 

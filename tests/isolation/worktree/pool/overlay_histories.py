@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from isolation.keeper.confined import forget_servers
 from isolation.kernel.layers import is_covered, part_from_machine, uncover
 from isolation.model import Workspace
 from isolation.worktree.layers.lifting import make_plain
@@ -42,7 +43,8 @@ from tests.isolation.worktree.pool.behavior import (
 )
 from tests.isolation.worktree.worktrees import wanted
 
-STEPS = 12
+STEPS = 30
+PATIENCE = 20.0
 _OWN = ("refreshed",)
 """What differs until git has looked at the files again."""
 
@@ -128,10 +130,11 @@ class OverlayHistories(RuleBasedStateMachine):
         before = [_seen(workspace.path) for workspace in self.open]
         for workspace in self.open:
             uncover(workspace.path)
+        forget_servers()  # a kill ends them, too, and with them their copies of the mounts
         self.run_number += 1
         self.bottoms = self._bottoms()
         clear_dead(self.repository.common_dir)
-        cover_all(self.repository.common_dir)
+        cover_all(self.repository.common_dir, patience=PATIENCE)
         self.bottoms.begin()
         assert [_seen(workspace.path) for workspace in self.open] == before
 
@@ -146,14 +149,23 @@ class OverlayHistories(RuleBasedStateMachine):
         git(top, "commit", "-q", "-m", "base")
 
     @precondition(lambda self: not self.open)
-    @rule(spoil=st.booleans())
-    def next_run(self, spoil: bool) -> None:  # noqa: FBT001  hypothesis gives it
-        """Let another run have the checkouts below; somebody may have changed one meanwhile."""
-        for seal in load_bottoms(self.repository.common_dir) if spoil else ():
-            (Path(seal.path) / "src" / "f1.py").write_text("spoiled\n")
+    @rule()
+    def next_run(self) -> None:
+        """Let another run have the checkouts below."""
         self.run_number += 1
         self.bottoms = self._bottoms()
         self.bottoms.begin()
+
+    @precondition(lambda self: not self.open)
+    @rule()
+    def spoil(self) -> None:
+        """Change the checkout below between two runs; the next story finds nothing of it."""
+        self.claim()
+        self.end()
+        for seal in load_bottoms(self.repository.common_dir):
+            (Path(seal.path) / "src" / "f1.py").write_text("spoiled\n")
+        self.next_run()
+        self.claim()
 
     @rule(value=st.sampled_from(["true", "input", "false"]))
     def configure(self, value: str) -> None:
