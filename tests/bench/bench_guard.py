@@ -1,10 +1,9 @@
 """What the write guard costs: the start of a session, and git and a build within it, beside none.
 
 The ways take turns, in an order that turns round, and are compared within a round: what else the
-machine does falls on all of them alike. The start is timed by the clock and by the processor time that all
-its processes took, the work by its processor time alone: on a busy machine the clock tells of the others. A
-start keeps its limit if either does. A witness works in the keeper, so what
-that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
+machine does falls on all of them alike. The start is timed by the clock; the processor time that all its
+processes took is printed beside it. The work is timed by its processor time alone: on a busy machine the clock
+tells of the others. A witness works in the keeper, so what that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
 The view, in which a session sees its own tree under the repository's path, is what a run takes where it can;
 the time in which the runner prepares it counts to its start. Sealed, as a run is by default, private files
 of a home folder that has one at each known place are hidden as well; finding them counts too. With the seal
@@ -201,8 +200,7 @@ def main() -> bool:
         more += _ms(_own(_PREPARING[way])) if way in _PREPARING else 0.0
         used = _used_ms(starts[way]) - _used_ms(starts["none"]) + _used_ms(_PREPARING.get(way, []))
         limit = LIMITS_MS.get(way, START_LIMIT_MS)
-        # Where others use the machine, the time that passes is theirs, too.
-        fits = min(more, used) <= limit and ratio <= WORK_LIMIT
+        fits = more <= limit and ratio <= WORK_LIMIT
         verdict = "ok" if fits else "too slow"
         lines.append(
             f"{way} - none, `true`: {more:+.2f} ms, {used:+.2f} ms of a processor, at most {limit:g}; "
