@@ -2,8 +2,9 @@
 
 The ways take turns, in an order that turns round, and are compared within a round: what else the
 machine does falls on all of them alike. The start is timed by the clock; the processor time that all its
-processes took is printed beside it. The work is timed by its processor time alone: on a busy machine the clock
-tells of the others. A witness works in the keeper, so what that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
+processes took is printed beside it. The work is timed by its processor time alone: on a busy machine the
+clock tells of the others. A witness works in the keeper, so what that takes is measured too: nearly all of
+this work is making small files, which is the worst for a witness.
 The view, in which a session sees its own tree under the repository's path, is what a run takes where it can;
 the time in which the runner prepares it counts to its start. Sealed, as a run is by default, private files
 of a home folder that has one at each known place are hidden as well; finding them counts too. With the seal
