@@ -3,9 +3,8 @@
 Files that git ignores and empty folders are invisible to a commit, and yet a command may pass only because of
 them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards; in a
 worktree that is a layer, to one among the files that the program exchanges with sessions, since no rename
-leads out of an overlay. Nothing
-that a session or the user made is deleted: a killed run leaves the folder and its list, by which the next one
-moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
+leads out of an overlay. Nothing that a session or the user made is deleted: a killed run leaves the folder and
+its list, by which the next one moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
 worktree's git directory and stays. What verify commands left there moves like the rest, since the next ones
 must not depend on it, but it is remembered, too: no session made it.
 """
@@ -61,6 +60,8 @@ def remember_left(
     stays: Callable[[str], bool],
 ) -> None:
     """Remember what verify commands left in a worktree in which `found` was out of their way. Blocks."""
+    if own_git_dir(worktree) is None:
+        return  # a command has cut it off from its repository, which is found out next
     there = made_here(repository, worktree, shared=shared, stays=stays)
     _remember(worktree, _LEFT, set(there).difference(found.names))
 

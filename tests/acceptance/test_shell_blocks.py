@@ -356,10 +356,13 @@ def test_few_blocks_are_not_run() -> None:
         "README.md",
         "docs/how-to/drive-it-from-an-agent.md",
         "docs/how-to/drive-it-from-an-agent.md",
+        *["docs/how-to/from-branches-to-pull-requests.md"] * 3,
         "docs/how-to/get-notified.md",
         "docs/how-to/metrics-and-traces.md",
         "docs/how-to/metrics-and-traces.md",
         "docs/how-to/python-project.md",
+        "docs/how-to/run-in-ci.md",
+        *["docs/how-to/run-on-a-cluster.md"] * 6,
         "docs/how-to/steer-a-run.md",
         "docs/how-to/take-stories-from-a-tracker.md",
     ]

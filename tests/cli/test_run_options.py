@@ -88,6 +88,9 @@ def test_help_shows_defaults_and_bounds() -> None:
 _UNFLAGGED = {"log-cap-mb", "agents-per-wave", "memory-per-story-gb", "peer-abort"} | {
     "keep-runs-days",
     "keep-runs-mb",
+    "review-rounds",
+    "land-hold",
+    "cluster-timeout",
 }
 
 
