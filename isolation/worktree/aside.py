@@ -3,10 +3,10 @@
 Files that git ignores and empty folders are invisible to a commit, and yet a command may pass only because of
 them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards; in a
 worktree that is a layer, to one among the files that the program exchanges with sessions, since no rename
-leads out of an overlay. Nothing that a session or the user made is deleted: a killed run leaves the folder and
-its list, by which the next one moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
-worktree's git directory and stays. What verify commands left there moves like the rest, since the next ones
-must not depend on it, but it is remembered, too: no session made it.
+leads out of an overlay. Nothing that a session or the user made is deleted: a killed run leaves the folder
+and its list, by which the next one moves everything back. What was brought into the worktree, and not made
+by its sessions, is remembered in the worktree's git directory and stays. What verify commands left there
+moves like the rest, since the next ones must not depend on it, but it is remembered, too: no session made it.
 """
 
 import os
