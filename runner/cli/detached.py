@@ -16,13 +16,16 @@ _POLL_SECONDS = 0.05
 _FLAG = "--detach"
 
 
-def detach(arguments: argparse.Namespace, output: Output) -> int:
-    """Start the command that was typed again, detached; return once its run is recorded."""
+def detach(arguments: argparse.Namespace, output: Output, *, run_id: str = "") -> int:
+    """Start the command that was typed again, detached; return once its run is recorded.
+
+    `run_id` is the run that it continues, which may have nothing left to do and end at once.
+    """
     directory = Path(arguments.directory).absolute()
     common_dir = find_repository(directory).common_dir
     before = _runs(common_dir)
     launched = launch(directory, _argv(arguments.typed, directory))
-    run_id = _wait(common_dir, launched, before)
+    run_id = _wait(common_dir, launched, before, run_id)
     output.document({"run_id": run_id, "pid": launched.pid, "log": str(launched.log)})
     output.answer(f"run {run_id} continues without this terminal (pid {launched.pid})")
     output.say("follow it with `autopilot-multi attach`, end it with `autopilot-multi stop`")
@@ -37,8 +40,8 @@ def _argv(typed: tuple[str, ...], directory: Path) -> list[str]:
     return [*options, "-C", str(directory), *typed[end:]]
 
 
-def _wait(common_dir: Path, launched: Launched, before: set[str]) -> str:
-    """Return the id of the run that the process has started."""
+def _wait(common_dir: Path, launched: Launched, before: set[str], continued: str) -> str:
+    """Return the id of the run that the process has started or `continued`."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         # Look at the process first: one that has just ended has recorded its run.
@@ -54,6 +57,8 @@ def _wait(common_dir: Path, launched: Launched, before: set[str]) -> str:
         time.sleep(_POLL_SECONDS)
     lines = launched.last_lines().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
+    if continued and lines and not errors and not launched.alive:
+        return continued
     reason = (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ")
     raise SystemFaultError(f"the detached run did not start: {reason}", hint=f"see {launched.log}")
 

@@ -13,9 +13,10 @@ OTHER = {
     "report": ("--format", "markdown", "--output", "out.md"),
     "demo": None,
     "mcp": None,
+    "cluster": None,
 }
 """Arguments with which there is something to say. `demo` runs six stories and is tested elsewhere; what `mcp`
-prints is a protocol of its own."""
+prints is a protocol of its own; `cluster init` succeeds once."""
 
 
 def _ran(repo: Path, name: str, *flags: str) -> Ran:

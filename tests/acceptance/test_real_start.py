@@ -48,10 +48,13 @@ ARGUMENTS = {
     "doctor": (),
     "demo": ("--help",),
     "completion": ("bash",),
+    "tracker": ("sync",),
+    "cluster": ("init", "--certificates", "certificates"),
+    "worker": ("tls://127.0.0.1:1",),  # without certificates
 }
 REFUSED = {
     *("attach", "stop", "pause", "unpause", "add", "retry", "takeover", "web", "open"),
-    *("undo", "rollback", "skip", "state", "pr", "watch-prs"),
+    *("undo", "rollback", "skip", "state", "pr", "watch-prs", "worker"),
 }
 """What has nothing to do after a finished run without a flow and a remote; its refusal is an answer, too."""
 

@@ -69,7 +69,7 @@ def continue_run(arguments: argparse.Namespace, output: Output, *, again: "Again
     if arguments.detach:
         from runner.cli.detached import detach
 
-        return detach(arguments, output)
+        return detach(arguments, output, run_id=run_id)
     from runner.run.pool.overlays import prepare_overlays
 
     if note := prepare_overlays(repository, settings_of(run.options, top=repository.top)):

@@ -59,7 +59,7 @@ async def _serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
         )
     except (OSError, TimeoutError, RuntimeError) as error:
         raise ClusterError(
-            f"cannot join the cluster at {options.address}: {error.__cause__ or error}",
+            f"cannot join the cluster at {options.address}: {str(error.__cause__ or error) or 'nothing answers there'}",
             hint="does its scheduler run there, and has this machine the certificates of "
             "`autopilot-multi cluster init`?",
         ) from error
