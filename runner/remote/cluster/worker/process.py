@@ -58,8 +58,9 @@ async def _serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
             death_timeout=CONNECT_SECONDS,
         )
     except (OSError, TimeoutError, RuntimeError) as error:
+        reason = str(error.__cause__ or error) or "nothing answers there"
         raise ClusterError(
-            f"cannot join the cluster at {options.address}: {str(error.__cause__ or error) or 'nothing answers there'}",
+            f"cannot join the cluster at {options.address}: {reason}",
             hint="does its scheduler run there, and has this machine the certificates of "
             "`autopilot-multi cluster init`?",
         ) from error
