@@ -122,7 +122,7 @@ async def test_a_target_is_held_for_a_limited_time(repo: Path) -> None:
 
 
 async def test_a_target_that_another_command_holds(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A landing goes on without a hold, and leaves the lock of the other command alone."""
+    """A landing continues without a hold, and leaves the lock of the other command alone."""
     monkeypatch.setattr("isolation.git.landing.held_index._PATIENCE", 0.0)
     opened = Repository.open(repo)
     other = take_index(opened, repo)
