@@ -51,6 +51,11 @@ def lock_reason(run_id: str, story_id: str) -> str:
     return f"autopilot-multi run {run_id} story {story_id}"
 
 
+def is_ours(entry: Path) -> bool:
+    """Whether an entry of git's list says that it is the worktree of a story."""
+    return _REASON.fullmatch(_text(entry / "locked") or "") is not None
+
+
 def load_registrations(repository: Repository) -> tuple[Registration, ...]:
     """Read every worktree that git knows of; the main checkout comes first.
 

@@ -1,4 +1,4 @@
-"""What a power failure leaves of worktrees: files of git's that are empty.
+"""What a power failure, or a kill of git, leaves of worktrees: files of git's that are empty.
 
 A worktree is on the disk before a session works in it, so one whose own files are empty holds no work of a
 session. It is set aside all the same, never deleted, and made again.
@@ -10,26 +10,52 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import worktree_of
-from isolation.git.registrations import removed_entries
+from isolation.git.registrations import is_ours, removed_entries
 from isolation.git.repository import Repository
 
 _POINTERS = ("gitdir", "commondir", "HEAD")
 
 
 def set_aside_torn(repository: Repository, path: Path) -> None:
-    """Set a worktree aside whose registration was cut off. The caller holds the metadata lock."""
+    """Set a worktree aside whose registration was cut off. The caller holds the metadata lock.
+
+    So are other worktrees of ours without a `commondir`: with one of these, git adds no worktree at all.
+    """
     entries = repository.common_dir / "worktrees"
     numbered = re.compile(rf"{re.escape(path.name)}\d*")  # as git names them
     with suppress(FileNotFoundError):
-        for entry in [each for each in entries.iterdir() if numbered.fullmatch(each.name)]:
-            belongs = _is_empty(entry / "gitdir") or worktree_of(entry) == path
-            if belongs and any(_is_empty(entry / name) for name in _POINTERS):
-                trash = removed_entries(repository)
-                trash.mkdir(parents=True, exist_ok=True)
-                entry.rename(trash / f"{entry.name}-{secrets.token_hex(6)}")
-                _set_aside(path)
+        for entry in [*entries.iterdir()]:
+            if numbered.fullmatch(entry.name) and _is_torn(entry, path):
+                _set_entry_aside(repository, entry, path)
+            # Git writes the reason of the lock first, so an entry that came this far says whose it is.
+            elif _is_empty(entry / "commondir") and is_ours(entry):
+                _set_entry_aside(repository, entry, _tree_of(entry))
     if _is_empty(path / ".git"):
+        _set_aside(path)
+
+
+def _is_torn(entry: Path, path: Path) -> bool:
+    """Whether an entry is that of the worktree at a path, and was cut off."""
+    belongs = _is_empty(entry / "gitdir") or worktree_of(entry) == path
+    return belongs and any(_is_empty(entry / name) for name in _POINTERS)
+
+
+def _tree_of(entry: Path) -> Path | None:
+    """Return the worktree of an entry; None unless both point to each other, as a session may write one."""
+    path = worktree_of(entry)
+    with suppress(OSError):
+        if path and os.fsdecode(read_plain(path / ".git", LONGEST_POINTER)).strip() == f"gitdir: {entry}":
+            return path
+    return None
+
+
+def _set_entry_aside(repository: Repository, entry: Path, path: Path | None) -> None:
+    trash = removed_entries(repository)
+    trash.mkdir(parents=True, exist_ok=True)
+    entry.rename(trash / f"{entry.name}-{secrets.token_hex(6)}")
+    if path is not None:
         _set_aside(path)
 
 

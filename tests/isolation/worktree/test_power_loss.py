@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from isolation.errors import WorkspaceError
 from isolation.git.repository import Repository
 from isolation.worktree.stale_locks import remove_stale_locks
 from tests.conftest import git
@@ -27,6 +28,23 @@ async def test_a_worktree_that_was_cut_off_in_its_making_is_made_again(
     (aside,) = again.path.parent.glob("one.torn-*")
     assert (aside / "kept").read_text() == "kept\n"
     git(repository.top, "fsck", "--strict", "--no-dangling")
+
+
+async def test_a_worktree_that_was_cut_off_holds_up_no_other_story(repository: Repository) -> None:
+    """Git adds no worktree while one has an empty `commondir`; one that is not ours is left alone."""
+    cut_off = await make(repository, "one")
+    (cut_off.path / "kept").write_text("kept\n")
+    (git_dir_of(cut_off.path) / "commondir").write_bytes(b"")
+    other = await make(repository, "two")
+    assert git(other.path, "status", "--porcelain") == ""
+    (aside,) = other.path.parent.glob("one.torn-*")
+    assert (aside / "kept").read_text() == "kept\n"
+    foreign = repository.top.parent / "by-hand"
+    git(repository.top, "worktree", "add", "-q", "--detach", str(foreign))
+    (git_dir_of(foreign) / "commondir").write_bytes(b"")
+    with pytest.raises(WorkspaceError, match="commondir"):
+        await make(repository, "three")
+    assert (foreign / ".git").exists()
 
 
 async def test_old_locks_of_a_story_that_was_begun_are_released(repository: Repository) -> None:
