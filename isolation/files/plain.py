@@ -22,7 +22,7 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
 
     Unless it may `follow` links, neither the file nor a folder above it may be one.
     """
-    if not follow and Path(os.path.realpath(path.parent)) != path.parent:
+    if not follow and os.path.realpath(path.parent) != str(path.parent):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)

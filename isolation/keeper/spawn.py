@@ -134,7 +134,10 @@ def _enter_network(allowed: Sequence[bytes]) -> list[socket.socket]:
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in _MARKS}
+    found: dict[bytes, list[bytes]] = {mark: [] for mark in _MARKS}
+    for text in texts[1:]:
+        found[text[:1]].append(text[1:])
+    return found
 
 
 def _start(request: Request, streams: Streams) -> int:

@@ -28,6 +28,7 @@ NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x20000, 0x10000000, 0x40000000
 _CURRENT_FOLDER = -100
 _CLONE, _NO_FOLLOW, _EMPTY_PATH, _RECURSIVE = 1, 0x100, 0x1000, 0x8000
 _FROM_EMPTY_PATH = 4
+_NOTHING = -1
 _READ_ONLY = struct.pack("=QQQQ", 1, 0, 0, 0)
 _SLAVE, _ALL_BELOW = 1 << 19, 1 << 14
 _DROP_FROM_BOUNDS = 24
@@ -75,19 +76,21 @@ def isolate_mounts(
     privileged = enter_namespaces(NEW_MOUNTS | (_NEW_NETWORK if network else 0))
     copies = []
     for paths, read_only in ((closed, True), (open_within, False)):
-        named = [(path, sources.get(path, path)) for path in paths]
-        copies += [(path, _copy(source, read_only=read_only)) for path, source in named if _exists(source)]
+        copies += [(path, _copy(sources.get(path, path), read_only=read_only)) for path in paths]
     hidden, shown = seal
-    copies += [(path, _copy(source, read_only=True)) for path, source in hidden.items() if _exists(path)]
-    copies += [(path, _copy(path, read_only=False)) for path in shown if _exists(path)]
+    copies += [(path, _copy(source, read_only=True)) for path, source in hidden.items()]
+    copies += [(path, _copy(path, read_only=False)) for path in shown]
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):
+        if copy == _NOTHING:
+            continue
         moved = libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
-        # What was just deleted needs no stand-in; its deeper paths are gone with it.
-        gone = path in hidden or path in shown
-        if not (moved < 0 and gone and ctypes.get_errno() == errno.ENOENT):
-            checked(moved, "move a mount")
+        if moved < 0:
+            failure = ctypes.get_errno()
+            # What was just deleted needs no stand-in; its deeper paths are gone with it.
+            if (path not in hidden and path not in shown) or _exists(path):
+                raise MountError(failure, os.strerror(failure), "move a mount")
         os.close(copy)
 
 
@@ -127,9 +130,12 @@ def _exists(path: bytes) -> bool:
 
 
 def _copy(path: bytes, *, read_only: bool) -> int:
-    """Clone the mount of a folder, with everything below, to be mounted later."""
+    """Clone the mount of a folder, with everything below, to be mounted later; `_NOTHING` if it is gone."""
     flags = _CLONE | _NO_FOLLOW | _RECURSIVE | os.O_CLOEXEC
-    copy = checked(libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags), "clone a mount")
+    copy: int = libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags)
+    if copy < 0 and ctypes.get_errno() in {errno.ENOENT, errno.ENOTDIR}:
+        return _NOTHING
+    checked(copy, "clone a mount")
     if read_only:
         how = (copy, b"", _EMPTY_PATH | _RECURSIVE, _READ_ONLY, ctypes.c_size_t(len(_READ_ONLY)))
         checked(libc.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")

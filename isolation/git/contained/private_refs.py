@@ -159,12 +159,14 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         folder.mkdir(parents=True, exist_ok=True)
     if not (common / "packed-refs").exists():
         (common / "packed-refs").touch()  # only what exists can be covered
-    if leaf and leaf != place.own:
+    own = place.own
+    if leaf and leaf != own:
         replace_file(place.folder / "own", leaf.encode(), durable=False)
+        own = leaf
     if not begun:
         with suppress(OSError):
-            replace_file(place.logs / place.own, read_plain(logs / place.own, _LONGEST_LOG), durable=False)
-    _refresh(place)
+            replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
+    _refresh(place, own)
     if fresh or not begun:
         _list_others(place)
     return RefMounts(
@@ -255,10 +257,10 @@ def drop_refs(common: Path, name: str) -> None:
     delete_tree(_Place(common=common, name=name).folder)
 
 
-def _refresh(place: _Place) -> None:
+def _refresh(place: _Place, own: str) -> None:
     """Hand out what the branch has become outside, unless something inside is still to be taken over."""
-    inside, before = _commit_in(place.heads / place.own), place.handed_out
-    outside = _outside(place.common, _PREFIX + place.own)
+    inside, before = _commit_in(place.heads / own), place.handed_out
+    outside = _outside(place.common, _PREFIX + own)
     if inside == before != outside or not inside:
         place.hand_out(outside, inside)
 
