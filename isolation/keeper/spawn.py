@@ -74,12 +74,22 @@ def stand_ins(texts: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def preload(*, network: bool) -> None:
-    """Import what confines a session, once for every process that is forked afterwards."""
-    with suppress(ImportError, OSError):  # a session that must be confined then fails with the reason
-        import isolation.kernel.landlock
-        import isolation.kernel.mounts
+    """Import what confines a session, and find its calls, once for all processes that are forked later."""
+    # Without something of this, a session that must be confined fails with the reason.
+    with suppress(ImportError, OSError, AttributeError):
         import isolation.kernel.separation
+        from isolation.kernel import landlock, mounts, seccomp
+        from isolation.kernel.noticed import openings
 
+        # To find a call of the C library takes longer than the call.
+        for library, names in (
+            (landlock.LIBC, ("syscall", "prctl")),
+            (mounts.LIBC, ("syscall", "prctl", "unshare", "mount", "capget", "capset")),
+            (seccomp.LIBC, ("syscall",)),
+            (openings.LIBC, ("inotify_init1", "inotify_add_watch")),
+        ):
+            for name in names:
+                getattr(library, name)
         if network:
             import isolation.kernel.socket_families
             import isolation.network.namespace

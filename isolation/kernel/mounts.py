@@ -42,7 +42,7 @@ change the whole machine: its network, accounting, start, clock, terminals, audi
 NETWORK_ADMIN = 12
 """The capability by which root could connect a network of its own with the machine's."""
 
-libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 """For this room alone."""
 
 
@@ -85,7 +85,7 @@ def isolate_mounts(
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):
         if copy == _NOTHING:
             continue
-        moved = libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
+        moved = LIBC.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
         if moved < 0:
             failure = ctypes.get_errno()
             # What was just deleted needs no stand-in; its deeper paths are gone with it.
@@ -97,13 +97,13 @@ def isolate_mounts(
 def enter_namespaces(kinds: int) -> bool:
     """Leave the machine's mounts and what else is asked for; true if no user namespace was needed."""
     user, group = os.geteuid(), os.getegid()
-    if user == 0 and libc.unshare(kinds) == 0:
+    if user == 0 and LIBC.unshare(kinds) == 0:
         checked(
-            libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
+            LIBC.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
             "make the mounts private",
         )
         return True
-    if libc.unshare(_NEW_USERS | kinds) < 0:
+    if LIBC.unshare(_NEW_USERS | kinds) < 0:
         code = ctypes.get_errno()
         # The kernel's own message would be "No space left on device".
         words = "the limit of namespaces is reached" if code == errno.ENOSPC else os.strerror(code)
@@ -132,13 +132,13 @@ def _exists(path: bytes) -> bool:
 def _copy(path: bytes, *, read_only: bool) -> int:
     """Clone the mount of a folder, with everything below, to be mounted later; `_NOTHING` if it is gone."""
     flags = _CLONE | _NO_FOLLOW | _RECURSIVE | os.O_CLOEXEC
-    copy: int = libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags)
+    copy: int = LIBC.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags)
     if copy < 0 and ctypes.get_errno() in {errno.ENOENT, errno.ENOTDIR}:
         return _NOTHING
     checked(copy, "clone a mount")
     if read_only:
         how = (copy, b"", _EMPTY_PATH | _RECURSIVE, _READ_ONLY, ctypes.c_size_t(len(_READ_ONLY)))
-        checked(libc.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
+        checked(LIBC.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
     return copy
 
 
@@ -149,7 +149,7 @@ def _mount_overlay(target: bytes, upper: bytes, work: bytes, *, privileged: bool
     # Every changed file is whole in the upper folder, and no folder is a mere reference to another.
     options += ",redirect_dir=off,metacopy=off,index=off" if privileged else ",userxattr"
     checked(
-        libc.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
+        LIBC.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
     )
     for folder in folders:
         os.close(folder)
@@ -159,10 +159,10 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
     """Drop the capabilities that would undo a confinement; an ordinary user has none of them."""
     dropped = (*_ESCAPES, *more)
     for number in dropped:
-        libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
+        LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     held = ctypes.create_string_buffer(24)
-    checked(libc.capget(header, held), "read the capabilities")
+    checked(LIBC.capget(header, held), "read the capabilities")
     words = list(struct.unpack("=6I", held.raw))
     lost = sum(1 << number for number in dropped)
     # Three words with the lower capabilities, then three with the others.
@@ -170,4 +170,4 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
         word & ~((lost >> 32 if high else lost) & 0xFFFFFFFF)
         for high, word in zip((0, 0, 0, 1, 1, 1), words, strict=True)
     ]
-    checked(libc.capset(header, struct.pack("=6I", *words)), "drop capabilities")
+    checked(LIBC.capset(header, struct.pack("=6I", *words)), "drop capabilities")

@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -72,25 +73,25 @@ class RefMounts(Struct, frozen=True, kw_only=True):
     sources: dict[Path, Path]
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _Place(Struct, frozen=True, kw_only=True, dict=True):
     """The folder of one story: what is mounted, and what was handed out, which is not."""
 
     common: Path
     name: str
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return autopilot_dir(self.common) / "refs" / self.name
 
-    @property
+    @cached_property
     def heads(self) -> Path:
         return self.folder / "heads"
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         return self.folder / "logs"
 
-    @property
+    @cached_property
     def packed(self) -> Path:
         return self.folder / "packed-refs"
 
@@ -250,6 +251,12 @@ def others_written(common: Path, name: str) -> tuple[str, ...]:
     place = _Place(common=common, name=name)
     own = {place.own, f"{place.own}.lock"}
     return tuple(f"autopilot/{leaf}" for leaf in _names(place.heads) if leaf not in own)
+
+
+def is_deleted(common: Path, name: str) -> bool:
+    """Return whether the story's own branch was deleted inside; it stays outside, and is handed out again."""
+    place = _Place(common=common, name=name)
+    return bool(place.handed_out) and not os.path.lexists(place.heads / place.own)
 
 
 def drop_refs(common: Path, name: str) -> None:
