@@ -32,12 +32,18 @@ def test_a_session_moves_the_branch_of_its_own_story_only(repo: Path) -> None:
     sees = "git show autopilot/a:a && git log -1 autopilot/packed"
     back = "git checkout -q autopilot/b && git merge-base --is-ancestor main HEAD"
     write_story(repo, "b", command=f"{sees} && {own} && {moves} && {deletes}; {back}", depends_on=["a"])
+    wrecks = 'cd "$(git rev-parse --git-common-dir)"; mkdir objects/ff; mkfifo objects/ff/made; rm -r refs/*'
+    write_story(repo, "c", command=f"echo c > c; {wrecks}; exit 0")
     ran = run(repo, "--json")
-    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.err
+    assert [ran.story(name)["status"] for name in "abc"] == ["done"] * 3, ran.err
     assert git(repo, "rev-parse", "autopilot/a").strip() == ran.story("a")["commit"]
     assert git(repo, "log", "-1", "--format=%s", "autopilot/b") == "c\n"
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot").split()
-    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "packed")]
+    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "c", "packed")]
+    assert git(repo, "show", "autopilot/c:c") == "c\n"
+    (log,) = repo.glob(".git/autopilot/runs/*/c/*.log")
+    assert "it deleted the branch of its story, which stays as it was" in log.read_text()
+    assert "it left what is no object of git among its objects, which was removed: ff/made" in log.read_text()
     (log,) = repo.glob(".git/autopilot/runs/*/b/*.log")
     named = "no effect outside of its worktree: autopilot/a, autopilot/aside, autopilot/x"
     assert named in log.read_text()

@@ -100,6 +100,7 @@ def test_a_sample_of_attacks_is_stopped_at_the_default() -> None:
     with somebody("me") as person, scene_for(person, sample) as scene:
         scene.run()
         assert judge(scene, sample, SECRETS, "me") == []
+        assert [each.name for each in sample if column(scene, each) == "unnamed"] == []
 
 
 @sealed
