@@ -302,6 +302,10 @@ def for_worktree(
         confinement = with_refs(confinement, common, workspace.branch, fresh=True)
     if view is None:
         return confinement
+    if git_dir is None:
+        raise GuardError(
+            f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
+        )
     return through(view, confinement, repository, tree, git_dir=git_dir, shared=shared)
 
 

@@ -104,17 +104,10 @@ def through(
     repository: Repository,
     tree: Path,
     *,
-    git_dir: Path | None,
+    git_dir: Path,
     shared: Sequence[str],
 ) -> Confinement:
-    """Return a worktree's confinement as seen through the view; makes the folders to mount on. Blocks.
-
-    `git_dir` is the worktree's own git directory, None if it has none.
-    """
-    if git_dir is None:
-        raise GuardError(
-            f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
-        )
+    """Return a worktree's confinement as seen through the view; makes the folders to mount on. Blocks."""
     if view.git_place != view.git_dir:
         _make_mount_point(view.git_place)
 
@@ -152,12 +145,11 @@ def through(
         sources[place / ".git"] = dot_git
         read_only[place / ".git"] = "the link to the git directory"
     brought = [each for each in _brought(view, repository, shared) if _can_take(tree, each[1])]
-    for place, (folder, relative) in product(standing, brought):
-        sources[place / relative] = folder
-        if folder in view.borrowed:
-            read_only[place / relative] = "an environment of the main checkout"
-        else:
-            writable.append(place / relative)
+    lent = {place / relative: folder for place, (folder, relative) in product(standing, brought)}
+    sources |= lent
+    closed = {place for place, folder in lent.items() if folder in view.borrowed}
+    read_only |= dict.fromkeys(closed, "an environment of the main checkout")
+    writable += [place for place in lent if place not in closed]
     return replace(
         confinement,
         tree=tree,

@@ -77,23 +77,25 @@ def preload(*, network: bool) -> None:
     """Import what confines a session, and find its calls, once for all processes that are forked later."""
     # Without something of this, a session that must be confined fails with the reason.
     with suppress(ImportError, OSError, AttributeError):
+        import isolation.kernel.landlock
+        import isolation.kernel.mounts
+        import isolation.kernel.noticed.openings
+        import isolation.kernel.seccomp
         import isolation.kernel.separation
-        from isolation.kernel import landlock, mounts, seccomp
-        from isolation.kernel.noticed import openings
 
         # To find a call of the C library takes longer than the call.
         for library, names in (
-            (landlock.LIBC, ("syscall", "prctl")),
-            (mounts.LIBC, ("syscall", "prctl", "unshare", "mount", "capget", "capset")),
-            (seccomp.LIBC, ("syscall",)),
-            (openings.LIBC, ("inotify_init1", "inotify_add_watch")),
+            (isolation.kernel.landlock.LIBC, ("syscall", "prctl")),
+            (isolation.kernel.mounts.LIBC, ("syscall", "prctl", "unshare", "mount", "capget", "capset")),
+            (isolation.kernel.seccomp.LIBC, ("syscall",)),
+            (isolation.kernel.noticed.openings.LIBC, ("inotify_init1", "inotify_add_watch")),
         ):
             for name in names:
                 getattr(library, name)
         if network:
             import isolation.kernel.socket_families
             import isolation.network.namespace
-            import isolation.network.proxy  # noqa: F401  for later
+            import isolation.network.proxy
 
 
 def confine(texts: Sequence[bytes]) -> list[socket.socket]:
