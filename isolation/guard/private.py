@@ -7,6 +7,7 @@ a variable moves a folder or a file, its value is a place too.
 # Without pathlib: there are some hundred places, and a session waits until all were looked at.
 # ruff: noqa: PTH208
 
+import fnmatch
 import os
 import pwd
 import re
@@ -228,7 +229,7 @@ class Look:
     def _real_path(self, path: str, mode: int) -> str:
         """Return a path without symbolic links; `mode` is that of what is there."""
         above, _, name = path.rpartition("/")
-        if stat.S_ISLNK(mode) or name in {"", ".", ".."}:
+        if stat.S_ISLNK(mode) or name in {"", ".", ".."} or not path.startswith("/"):
             return os.path.realpath(path)
         return f"{self._real_folder(above)}/{name}"
 
@@ -239,7 +240,10 @@ class Look:
         return self._real[path] if path else ""
 
     def _matching(self, path: str) -> list[str]:
-        """Return what a path with `*` can mean; as in a shell, names that begin with a dot are not meant."""
+        """Return what a path with `*` can mean; only the parts with `*` in them are patterns, as in a shell.
+
+        So a home whose name holds `[` is found. Names that begin with a dot are not meant by a `*` alone.
+        """
         found = [""]
         for part in path.split("/")[1:]:
             if "*" not in part:
@@ -256,14 +260,14 @@ class Look:
             except OSError:
                 self._names[folder] = []
         names = self._names[folder]
-        start, _, rest = part.partition("*")
+        start = re.split(r"[*?[]", part, maxsplit=1)[0]
         if start:
             # Of a long list, such as that of devices, only the names that begin so are looked at.
             names = names[bisect_left(names, start) : bisect_left(names, f"{start}\U0010ffff")]
         else:
             names = [name for name in names if not name.startswith(".")]
-        fits = _pattern(part).fullmatch
-        return [name for name in names if fits(name)] if rest else names
+        fits = _pattern(part).match
+        return names if part == f"{start}*" else [name for name in names if fits(name)]
 
 
 _Where = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -291,7 +295,7 @@ def _expanded(paths: tuple[str, ...], where: _Where) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)
 def _pattern(part: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, part.split("*"))), re.DOTALL)
+    return re.compile(fnmatch.translate(part))
 
 
 def expand(path: str, environ: Mapping[str, str]) -> Sequence[str]:

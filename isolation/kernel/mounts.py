@@ -78,7 +78,8 @@ def isolate_mounts(
     for paths, read_only in ((closed, True), (open_within, False)):
         copies += [(path, _copy(sources.get(path, path), read_only=read_only)) for path in paths]
     hidden, shown = seal
-    copies += [(path, _copy(source, read_only=True)) for path, source in hidden.items()]
+    # Without its stand-in a place would not be hidden, so that is an error.
+    copies += [(path, _copy(source, read_only=True, needed=True)) for path, source in hidden.items()]
     copies += [(path, _copy(path, read_only=False)) for path in shown]
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
@@ -129,13 +130,18 @@ def _exists(path: bytes) -> bool:
     return True
 
 
-def _copy(path: bytes, *, read_only: bool) -> int:
-    """Clone the mount of a folder, with everything below, to be mounted later; `_NOTHING` if it is gone."""
+def _copy(path: bytes, *, read_only: bool, needed: bool = False) -> int:
+    """Clone the mount of a folder, with everything below, to be mounted later.
+
+    Returns `_NOTHING` if there is nothing at the path, unless it is needed.
+    """
     flags = _CLONE | _NO_FOLLOW | _RECURSIVE | os.O_CLOEXEC
     copy: int = LIBC.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags)
-    if copy < 0 and ctypes.get_errno() in {errno.ENOENT, errno.ENOTDIR}:
-        return _NOTHING
-    checked(copy, "clone a mount")
+    if copy < 0:
+        failure = ctypes.get_errno()
+        if not needed and not _exists(path):
+            return _NOTHING
+        raise MountError(failure, os.strerror(failure), "clone a mount")
     if read_only:
         how = (copy, b"", _EMPTY_PATH | _RECURSIVE, _READ_ONLY, ctypes.c_size_t(len(_READ_ONLY)))
         checked(LIBC.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")

@@ -31,6 +31,8 @@ def test_a_star_means_names_and_no_hidden_ones(home: Path) -> None:
     (home / "x" / "2" / "key").mkdir()
     assert found(home, Store(what="", paths=("~/.*_history",))) == {".a_history": False}
     assert found(home, Store(what="", paths=("~/x/*/k*y",))) == {"x/1/key": False, "x/2/key": True}
+    assert found(home, Store(what="", paths=("~/x/[2-9]*/k?y",))) == {}
+    assert found(home, Store(what="", paths=("~/x/[2-9]*/k?*",))) == {"x/2/key": True}
     assert found(home, Store(what="", paths=("~/none/*", "~/.a_history/*"))) == {}
 
 
