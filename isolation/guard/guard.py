@@ -290,6 +290,9 @@ def for_worktree(
     closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
     git_dir = admin_dir(repository, workspace.path)
+    if git_dir and means is Means.MOUNTS:
+        # Git reads it for every worktree, and no command works with one that cannot be read.
+        closed[git_dir / "commondir"] = "the link to the repository"
     folders = _commit_folders(repository, workspace, git_dir)
     opened = (*(_real(each) for each in own if each.is_dir()), *folders)
     confinement = Confinement(

@@ -33,9 +33,13 @@ def test_a_session_moves_the_branch_of_its_own_story_only(repo: Path) -> None:
     back = "git checkout -q autopilot/b && git merge-base --is-ancestor main HEAD"
     write_story(repo, "b", command=f"{sees} && {own} && {moves} && {deletes}; {back}", depends_on=["a"])
     wrecks = 'cd "$(git rev-parse --git-common-dir)"; mkdir objects/ff; mkfifo objects/ff/made; rm -r refs/*'
+    waits = 'cd "$(git rev-parse --git-dir)"; for N in HEAD commondir; do rm -f $N; mkfifo $N; done'
     write_story(repo, "c", command=f"echo c > c; {wrecks}; exit 0")
+    write_story(repo, "d", command=f"{waits}; exit 0")
     ran = run(repo, "--json")
-    assert [ran.story(name)["status"] for name in "abc"] == ["done"] * 3, ran.err
+    assert [ran.story(name)["status"] for name in "abcd"] == ["done"] * 3 + ["failed"], ran.err
+    assert "worktrees/d/HEAD" in ran.story("d")["reason"]
+    assert (repo / ".git" / "worktrees" / "d" / "commondir").read_text() == "../..\n"
     assert git(repo, "rev-parse", "autopilot/a").strip() == ran.story("a")["commit"]
     assert git(repo, "log", "-1", "--format=%s", "autopilot/b") == "c\n"
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot").split()
