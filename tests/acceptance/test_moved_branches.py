@@ -35,15 +35,20 @@ def test_a_session_moves_the_branch_of_its_own_story_only(repo: Path) -> None:
     wrecks = 'cd "$(git rev-parse --git-common-dir)"; mkdir objects/ff; mkfifo objects/ff/made; rm -r refs/*'
     waits = 'cd "$(git rev-parse --git-dir)"; for N in HEAD commondir; do rm -f $N; mkfifo $N; done'
     write_story(repo, "c", command=f"echo c > c; {wrecks}; exit 0")
-    write_story(repo, "d", command=f"{waits}; exit 0")
-    ran = run(repo, "--json")
-    assert [ran.story(name)["status"] for name in "abcd"] == ["done"] * 3 + ["failed"], ran.err
+    met = "until [ -e {0}/{1} ]; do sleep 0.05; done"
+    meet = repo.parent
+    write_story(repo, "d", command=f"{waits}; touch {meet}/planted; {met.format(meet, 'listed')}")
+    write_story(
+        repo, "e", command=f"{met.format(meet, 'planted')}; git worktree list > e; touch {meet}/listed"
+    )
+    ran = run(repo, "--max-stories", "4", "--window", "fixed", "--json")
+    assert [ran.story(name)["status"] for name in "abced"] == ["done"] * 4 + ["failed"], ran.err
     assert "worktrees/d/HEAD" in ran.story("d")["reason"]
     assert (repo / ".git" / "worktrees" / "d" / "commondir").read_text() == "../..\n"
     assert git(repo, "rev-parse", "autopilot/a").strip() == ran.story("a")["commit"]
     assert git(repo, "log", "-1", "--format=%s", "autopilot/b") == "c\n"
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot").split()
-    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "c", "d", "packed")]
+    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "c", "d", "e", "packed")]
     assert git(repo, "show", "autopilot/c:c") == "c\n"
     (log,) = repo.glob(".git/autopilot/runs/*/c/*.log")
     assert "it deleted the branch of its story, which stays as it was" in log.read_text()
