@@ -24,6 +24,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -82,32 +83,48 @@ def object_mounts(
     `seen` is where the git directory stands for the process. A `tree` is the worktree, which must be there.
     Blocks.
     """
-    objects = common / "objects"
-    if means is not Means.MOUNTS or objects.is_symlink() or "\n" in f"{common}{seen}":
+    seen = seen or common
+    if means is not Means.MOUNTS or (common / "objects").is_symlink() or "\n" in f"{common}{seen}":
         return None
-    store, shown = store_of(common, name), autopilot_dir(common) / "shared-objects"
-    for folder in (shown, objects / "info", _nothing(common)):
-        folder.mkdir(parents=True, exist_ok=True)
-    _make_store(common, store, tree)
+    mounts, needed = _mounts(common, name, seen)
+    for folder in needed:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+    lines = _make_store(common, mounts.sources[common / "objects"], tree)
+    _lead(mounts.sources[common / "objects" / "info"], common, seen, lines)
     large = large_mounts(common, name)
+    if not large:
+        return mounts
+    own, *others = large
     return ObjectMounts(
+        read_only={**dict.fromkeys(others, "git-lfs's files"), **mounts.read_only},
+        writable=(*mounts.writable, own),
+        sources={**large, **mounts.sources},
+    )
+
+
+@lru_cache(maxsize=1024)
+def _mounts(common: Path, name: str, seen: Path) -> tuple[ObjectMounts, tuple[Path, ...]]:
+    """Return the mounts without those of git-lfs, and the folders that must be there for them."""
+    objects, ours, store = common / "objects", autopilot_dir(common), store_of(common, name)
+    shown, nothing = ours / "shared-objects", ours / "object-links" / "none"
+    mounts = ObjectMounts(
         read_only={
-            **dict.fromkeys(list(large)[1:], "git-lfs's files"),
             objects / "info": "what git knows about its objects",
             objects / "pack": "git's packs",
             shown: "git's objects",
             shown / "info": "what git knows about its objects",
         },
-        writable=(objects, *list(large)[:1]),
+        writable=(objects,),
         sources={
-            **large,
             objects: store,
-            objects / "info": _links(common, seen or common),
+            objects / "info": ours / "object-links" / repository_hash(seen),
             objects / "pack": store / "pack",
             shown: objects,
-            shown / "info": _nothing(common),
+            shown / "info": nothing,
         },
     )
+    return mounts, (shown, objects / "info", nothing)
 
 
 def take_over(common: Path, name: str) -> tuple[str, ...]:
@@ -206,18 +223,13 @@ def settle_stores(common: Path) -> None:
         )
 
 
-def _nothing(common: Path) -> Path:
-    return autopilot_dir(common) / "object-links" / "none"
-
-
-def _links(common: Path, seen: Path) -> Path:
-    """Return the folder whose file leads a process to the repository's objects, and to their alternates."""
-    folder = autopilot_dir(common) / "object-links" / repository_hash(seen)
+def _lead(folder: Path, common: Path, seen: Path, lines: list[bytes]) -> None:
+    """Have the file in a folder lead a process to the repository's objects, and to their alternates."""
     ours = os.fsencode(autopilot_dir(common) / "objects") + b"/"
     objects = common / "objects"
     others = [
         line if line.startswith((b"/", b'"')) else os.fsencode(os.path.normpath(objects / os.fsdecode(line)))
-        for line in _lines(common)
+        for line in lines
         if line and not line.startswith((ours, b"#"))
     ]
     text = b"".join(line + b"\n" for line in (os.fsencode(autopilot_dir(seen) / "shared-objects"), *others))
@@ -225,14 +237,17 @@ def _links(common: Path, seen: Path) -> Path:
     if not file.is_file() or file.read_bytes() != text:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(file, text, durable=False)
-    return folder
 
 
-def _make_store(common: Path, store: Path, tree: Path | None) -> None:
-    """Make a store and register it as one step: a look at a tree may meet the removal of the same tree."""
+def _make_store(common: Path, store: Path, tree: Path | None) -> list[bytes]:
+    """Make a store and register it as one step: a look at a tree may meet the removal of the same tree.
+
+    Returns all alternates.
+    """
     folders, line = (store / "info", store / "pack"), os.fsencode(store)
-    if line in _lines(common) and all(folder.is_dir() for folder in folders):
-        return
+    lines = _lines(common)
+    if line in lines and all(folder.is_dir() for folder in folders):
+        return lines
     with _locked(common):
         if tree is not None and not tree.is_dir():
             raise WorkspaceError(f"the worktree {tree} is gone", hint="run the story again")
@@ -240,7 +255,9 @@ def _make_store(common: Path, store: Path, tree: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         lines = _lines(common)
         if line not in lines:
-            _write_lines(common, [*lines, line])
+            lines.append(line)
+            _write_lines(common, lines)
+        return lines
 
 
 def _alternates(common: Path) -> Path:
