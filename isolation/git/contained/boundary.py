@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -125,7 +125,9 @@ def _own_git_dir(common: Path, where: Path) -> Path | None:
     return git_dir if os.path.normpath(git_dir / pointer) == str(where / ".git") else None
 
 
+@lru_cache(maxsize=64)
 def _users(paths: RepositoryPaths) -> tuple[Path, ...]:
+    """Return the checkouts that are the user's, and the git directory."""
     named = (paths.top, paths.common_dir, paths.main_checkout)
     return tuple(dict.fromkeys(path for path in named if path))
 

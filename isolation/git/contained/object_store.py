@@ -70,6 +70,7 @@ class _Taken(Struct, frozen=True, kw_only=True):
     target: Path
 
 
+@lru_cache(maxsize=1024)
 def store_of(common: Path, name: str) -> Path:
     """Return the folder for the objects that are made in the worktree of this name."""
     return autopilot_dir(common) / "objects" / name
