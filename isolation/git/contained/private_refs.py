@@ -81,8 +81,8 @@ class _Place(Struct, frozen=True, kw_only=True):
     folder: Path
     heads: Path
     logs: Path
-    packed: Path
-    mounts: RefMounts
+    for_sessions: RefMounts
+    for_commands: RefMounts
 
     @property
     def own(self) -> str:
@@ -129,15 +129,24 @@ class _Place(Struct, frozen=True, kw_only=True):
 def _place(common: Path, name: str) -> _Place:
     """Return where everything of a story is; every command on its tree asks."""
     folder = autopilot_dir(common) / "refs" / name
-    heads, logs, packed = folder / "heads", folder / "logs", folder / "packed-refs"
+    heads, logs, listed = folder / "heads", folder / "logs", common / "packed-refs"
     shown = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
-    mounts = RefMounts(
-        writable=shown,
-        read_only={common / "packed-refs": "git's list of refs"},
-        sources={shown[0]: heads, shown[1]: logs, common / "packed-refs": packed},
+    for_sessions, for_commands = (
+        RefMounts(
+            writable=shown,
+            read_only={listed: "git's list of refs"},
+            sources={shown[0]: heads, shown[1]: logs, listed: folder / name_of_list},
+        )
+        for name_of_list in ("packed-refs", "packed-refs-of-commands")
     )
     return _Place(
-        common=common, name=name, folder=folder, heads=heads, logs=logs, packed=packed, mounts=mounts
+        common=common,
+        name=name,
+        folder=folder,
+        heads=heads,
+        logs=logs,
+        for_sessions=for_sessions,
+        for_commands=for_commands,
     )
 
 
@@ -157,16 +166,18 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     """Make the view of a story's refs and return its mounts; None where refs are not files. Blocks.
 
     `branch` is the story's own, unless it has the name of the worktree or was given before. With `fresh` the
-    branches of others are looked up again.
+    branches of others are looked up again, for a session. Git commands on the tree need none of them: they
+    keep the list that the first one got, since a new file would cost the next one new mounts.
     """
     place, leaf = _place(common, name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
-    heads, logs = place.mounts.writable
+    mounts = place.for_sessions if fresh else place.for_commands
+    heads, logs = mounts.writable
     listed = common / "packed-refs"
     if "/" in leaf or (common / "reftable").exists():
         return None
     if any(each.is_symlink() for each in (common / "refs", heads, logs)):
         return None
-    begun = place.packed.exists()
+    begun = any(each.sources[listed].exists() for each in (place.for_sessions, place.for_commands))
     for folder in (heads, logs, place.heads, place.logs):
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
@@ -180,9 +191,9 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         with suppress(OSError):
             replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
     _refresh(place, own)
-    if fresh or not begun:
-        _list_others(place)
-    return place.mounts
+    if fresh or not mounts.sources[listed].exists():
+        _list_others(place, mounts.sources[listed])
+    return mounts
 
 
 def take_over_ref(common: Path, name: str, git: Git) -> bool:
@@ -279,7 +290,7 @@ def _refresh(place: _Place, own: str) -> None:
         place.hand_out(outside, inside)
 
 
-def _list_others(place: _Place) -> None:
+def _list_others(place: _Place, file: Path) -> None:
     """Write the list in which the branches of other stories are found, besides all packed refs."""
     packed = _packed(place.common)
     stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
@@ -296,11 +307,11 @@ def _list_others(place: _Place) -> None:
     at = next(after, len(lines))
     text = b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
     try:
-        same = place.packed.read_bytes() == text
+        same = file.read_bytes() == text
     except OSError:
         same = False
     if not same:
-        replace_file(place.packed, text, durable=False)
+        replace_file(file, text, durable=False)
 
 
 def _packed(common: Path) -> bytes:
