@@ -167,7 +167,7 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
 
     `branch` is the story's own, unless it has the name of the worktree or was given before. With `fresh` the
     branches of others are looked up again, for a session. Git commands on the tree need none of them: they
-    keep the list that the first one got, since a new file would cost the next one new mounts.
+    keep the list that the first one got until git packs its refs, since a new file costs new mounts.
     """
     place, leaf = _place(common, name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
     mounts = place.for_sessions if fresh else place.for_commands
@@ -191,7 +191,7 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         with suppress(OSError):
             replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
     _refresh(place, own)
-    if fresh or not mounts.sources[listed].exists():
+    if fresh or not _is_current(mounts.sources[listed], listed):
         _list_others(place, mounts.sources[listed])
     return mounts
 
@@ -312,6 +312,16 @@ def _list_others(place: _Place, file: Path) -> None:
         same = False
     if not same:
         replace_file(file, text, durable=False)
+    else:
+        os.utime(file)
+
+
+def _is_current(file: Path, packed: Path) -> bool:
+    """Whether a list is there, and was made after git's own."""
+    try:
+        return file.stat().st_mtime_ns >= packed.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _packed(common: Path) -> bytes:

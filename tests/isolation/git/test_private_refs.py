@@ -58,6 +58,9 @@ def test_commands_keep_their_list_while_sessions_get_new_ones(scene: Scene) -> N
     scene.view(fresh=True)
     scene.view()
     assert commands.stat().st_ino == before
+    git(scene.repo, "pack-refs", "--all")
+    scene.view()
+    assert b"autopilot/later" in commands.read_bytes()
     assert b"autopilot/later" in (scene.inside / "packed-refs").read_bytes()
 
 
