@@ -62,6 +62,20 @@ class ObjectMounts(Struct, frozen=True, kw_only=True):
     sources: dict[Path, Path]
 
 
+class _Layout(Struct, frozen=True, kw_only=True):
+    """The mounts of a store without those of git-lfs, and what must be there for them.
+
+    Of the alternates, `ours` are those that begin so; a process finds the repository's objects at `leads`.
+    """
+
+    mounts: ObjectMounts
+    needed: tuple[Path, ...]
+    store: Path
+    links: Path
+    ours: bytes
+    leads: bytes
+
+
 class _Taken(Struct, frozen=True, kw_only=True):
     """An object of a store, and its verified copy, which is not visible at its target yet."""
 
@@ -87,12 +101,12 @@ def object_mounts(
     seen = seen or common
     if means is not Means.MOUNTS or (common / "objects").is_symlink() or "\n" in f"{common}{seen}":
         return None
-    mounts, needed = _mounts(common, name, seen)
-    for folder in needed:
+    layout = _layout(common, name, seen)
+    mounts = layout.mounts
+    for folder in layout.needed:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
-    lines = _make_store(common, mounts.sources[common / "objects"], tree)
-    _lead(mounts.sources[common / "objects" / "info"], common, seen, lines)
+    _write_links(common, layout, _make_store(common, layout.store, tree))
     large = large_mounts(common, name)
     if not large:
         return mounts
@@ -105,10 +119,11 @@ def object_mounts(
 
 
 @lru_cache(maxsize=1024)
-def _mounts(common: Path, name: str, seen: Path) -> tuple[ObjectMounts, tuple[Path, ...]]:
-    """Return the mounts without those of git-lfs, and the folders that must be there for them."""
+def _layout(common: Path, name: str, seen: Path) -> _Layout:
+    """Return where everything of a store is; every command on its tree asks."""
     objects, ours, store = common / "objects", autopilot_dir(common), store_of(common, name)
     shown, nothing = ours / "shared-objects", ours / "object-links" / "none"
+    links = ours / "object-links" / repository_hash(seen)
     mounts = ObjectMounts(
         read_only={
             objects / "info": "what git knows about its objects",
@@ -119,13 +134,20 @@ def _mounts(common: Path, name: str, seen: Path) -> tuple[ObjectMounts, tuple[Pa
         writable=(objects,),
         sources={
             objects: store,
-            objects / "info": ours / "object-links" / repository_hash(seen),
+            objects / "info": links,
             objects / "pack": store / "pack",
             shown: objects,
             shown / "info": nothing,
         },
     )
-    return mounts, (shown, objects / "info", nothing)
+    return _Layout(
+        mounts=mounts,
+        needed=(shown, objects / "info", nothing, links),
+        store=store,
+        links=links / "alternates",
+        ours=os.fsencode(ours / "objects") + b"/",
+        leads=os.fsencode(autopilot_dir(seen) / "shared-objects"),
+    )
 
 
 def take_over(common: Path, name: str) -> tuple[str, ...]:
@@ -224,20 +246,17 @@ def settle_stores(common: Path) -> None:
         )
 
 
-def _lead(folder: Path, common: Path, seen: Path, lines: list[bytes]) -> None:
-    """Have the file in a folder lead a process to the repository's objects, and to their alternates."""
-    ours = os.fsencode(autopilot_dir(common) / "objects") + b"/"
+def _write_links(common: Path, layout: _Layout, alternates: list[bytes]) -> None:
+    """Write the file that leads a process to the repository's objects, and to their alternates."""
     objects = common / "objects"
     others = [
         line if line.startswith((b"/", b'"')) else os.fsencode(os.path.normpath(objects / os.fsdecode(line)))
-        for line in lines
-        if line and not line.startswith((ours, b"#"))
+        for line in alternates
+        if line and not line.startswith((layout.ours, b"#"))
     ]
-    text = b"".join(line + b"\n" for line in (os.fsencode(autopilot_dir(seen) / "shared-objects"), *others))
-    file = folder / "alternates"
-    if not file.is_file() or file.read_bytes() != text:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_file(file, text, durable=False)
+    text = b"".join(line + b"\n" for line in (layout.leads, *others))
+    if not layout.links.is_file() or layout.links.read_bytes() != text:
+        replace_file(layout.links, text, durable=False)
 
 
 def _make_store(common: Path, store: Path, tree: Path | None) -> list[bytes]:

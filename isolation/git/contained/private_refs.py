@@ -87,12 +87,12 @@ class _Place(Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> str:
         """The last part of the name of its own branch."""
-        return _noted(self.folder / "own") or self.name
+        return _text(self.folder / "own") or self.name
 
     @property
     def handed_out(self) -> str:
         """The commit that its branch had when it was last the same inside and outside; empty for none."""
-        return _noted(self.folder / "handed-out")
+        return _text(self.folder / "handed-out")
 
     @property
     def is_moved(self) -> bool:
@@ -341,20 +341,16 @@ def _outside(common: Path, ref: str) -> str:
 
 
 def _commit_in(file: Path) -> str:
-    text = _text(file, follow=False)
+    text = _text(file)
     return text if _COMMIT.fullmatch(text) else ""
 
 
-def _noted(file: Path) -> str:
-    """Return what is in a file of this program's own, which no session can write to."""
-    return _text(file, follow=True)
-
-
-def _text(file: Path, *, follow: bool) -> str:
+def _text(file: Path) -> str:
     try:
-        return read_plain(file, LONGEST_POINTER, follow=follow).decode("ascii", "replace").strip()
+        data = read_plain(file, LONGEST_POINTER, follow=False)
     except OSError:
         return ""
+    return data.decode("ascii", "replace").strip()
 
 
 def _names(folder: Path) -> list[str]:
