@@ -1,4 +1,4 @@
-"""A scripted GitLab: merge requests, discussions, members, branches and commit statuses of one project."""
+"""A scripted GitLab: issues, merge requests, discussions, members, branches and statuses of one project."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -21,6 +21,9 @@ class GitLabApi(ScriptedService):
         self.requests: dict[int, dict[str, Any]] = {}
         self.discussions: dict[int, list[dict[str, Any]]] = {}
         self.statuses: dict[str, list[dict[str, Any]]] = {}
+        self.issues: dict[int, dict[str, Any]] = {}
+        self.blocked_by: dict[int, list[int]] = {}
+        self.premium = True
         self.members = {"robot": 40, "alice": 30, "guest": 10}
         self.forked: dict[str, Any] | None = None
         self.trains = False
@@ -58,6 +61,13 @@ class GitLabApi(ScriptedService):
         add("POST", "/merge_requests/{n}/discussions/{id}/notes", self._reply)
         add("POST", "/merge_requests/{n}/notes", self._note)
         add("GET", "/members/all", self._members)
+        add("GET", "/issues", self._find_issues)
+        add("POST", "/issues", self._create_issue)
+        add("GET", "/issues/{n}", lambda _, n: Reply(value=self.issues[int(n)]))
+        add("PUT", "/issues/{n}", self._edit_issue)
+        add("GET", "/issues/{n}/links", self._links)
+        add("POST", "/issues/{n}/links", self._link)
+        self.route("GET", "user", lambda _: Reply(value={"username": "robot"}))
         add("POST", "/statuses/{sha}", self._add_status)
         add(
             "GET",
@@ -69,6 +79,39 @@ class GitLabApi(ScriptedService):
         access = {"project_access": {"access_level": 40}, "group_access": None}
         shown = {"id": _ID, "path_with_namespace": PROJECT, "default_branch": "main", "permissions": access}
         return Reply(value=shown | ({"forked_from_project": self.forked} if self.forked else {}))
+
+    def _find_issues(self, request: Request) -> Reply:
+        words = request.query.get("search", "")
+        return Reply(value=[one for one in self.issues.values() if words in one["description"]])
+
+    def _create_issue(self, request: Request) -> Reply:
+        number, labels = len(self.issues) + 1, request.body.get("labels", "")
+        self.issues[number] = {
+            **request.body,
+            "iid": number,
+            "project_id": _ID,
+            "labels": labels.split(",") if labels else [],
+            "author": {"username": "robot"},
+        }
+        return Reply(value=self.issues[number], status=201)
+
+    def _edit_issue(self, request: Request, number: str) -> Reply:
+        self.issues[int(number)].update(request.body)
+        return Reply(value=self.issues[int(number)])
+
+    def _links(self, _: Request, number: str) -> Reply:
+        linked = self.blocked_by.get(int(number), ())
+        return Reply(value=[{**self.issues[one], "link_type": "is_blocked_by"} for one in linked])
+
+    def _link(self, request: Request, number: str) -> Reply:
+        body, blockers = request.body, self.blocked_by.setdefault(int(number), [])
+        if not self.premium:
+            return Reply(value={"message": "Blocked issues not available for current license"}, status=403)
+        assert (body["target_project_id"], body["link_type"]) == (_ID, "is_blocked_by")
+        if body["target_issue_iid"] in blockers:
+            return Reply(value={"message": "Issue(s) already assigned"}, status=409)
+        blockers.append(body["target_issue_iid"])
+        return Reply(value={}, status=201)
 
     def _branch(self, _: Request, branch: str) -> Reply:
         name = unquote(branch)

@@ -6,7 +6,7 @@ from runner.core.drafts.review import contradiction, question_about, take, words
 from runner.core.errors import SettingsError
 from runner.core.progress.draft import Draft
 from runner.forge.answers import Answer
-from runner.forge.drafts.address import address_of
+from runner.forge.address import address_of
 from runner.forge.drafts.github import GitHub
 from runner.forge.drafts.gitlab import GitLab
 from runner.forge.errors import ForgeError

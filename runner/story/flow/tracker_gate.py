@@ -21,6 +21,7 @@ from runner.core.text.names import did_you_mean, one_line
 from runner.core.work_items.documents import is_epics
 from runner.core.work_items.tracker import TITLES, Tracker
 from runner.flows.story_state import StoryState
+from runner.forge.programs import GH, GLAB
 from runner.forge.tracker.errors import TrackerError
 from runner.forge.tracker.files import mark_pending
 from runner.forge.tracker.servers import McpServer, Servers
@@ -30,6 +31,7 @@ from runner.story.flow.tracker_work import StoryTracker
 from runner.story.session.hooks import run_aside
 
 WITHOUT_TRACKER = "B"
+_SIGN_IN = {Tracker.GITHUB: GH.sign_in, Tracker.GITLAB: GLAB.sign_in}
 
 
 class Detection(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,8 @@ class TrackerGate:
         if name is None:
             return detection.question
         if name not in {Tracker.LOCAL, recorded} and not await self._entered(name, detection.refusals):
-            return choose.tracker_failed()
+            again = _SIGN_IN.get(name)
+            return choose.tracker_failed(again=again) if again else choose.tracker_failed()
         if recorded != name:
             await to_thread.run_sync(self._state.set_tracker, name)
             await self._note(f"work item tracker: {name} ({detection.reason})")
