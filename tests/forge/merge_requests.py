@@ -14,8 +14,9 @@ class GitLabApi(ScriptedService):
 
     prefix = "/api/v4/"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = PROJECT) -> None:
         super().__init__()
+        self.name = name
         self.branches: dict[str, str] = {}
         self.protected: set[str] = set()
         self.requests: dict[int, dict[str, Any]] = {}
@@ -40,7 +41,7 @@ class GitLabApi(ScriptedService):
     def _add_routes(self) -> None:
         def add(method: str, path: str, handler: Any) -> None:
             def at(request: Request, name: str, *parts: str) -> Reply:
-                if unquote(name) != PROJECT:
+                if unquote(name) != self.name:
                     return Reply(value={"message": "404 Project Not Found"}, status=404)
                 return handler(request, *parts)  # type: ignore[no-any-return]
 
@@ -77,7 +78,7 @@ class GitLabApi(ScriptedService):
 
     def _project(self, _: Request) -> Reply:
         access = {"project_access": {"access_level": 40}, "group_access": None}
-        shown = {"id": _ID, "path_with_namespace": PROJECT, "default_branch": "main", "permissions": access}
+        shown = {"id": _ID, "path_with_namespace": self.name, "default_branch": "main", "permissions": access}
         return Reply(value=shown | ({"forked_from_project": self.forked} if self.forked else {}))
 
     def _find_issues(self, request: Request) -> Reply:
@@ -137,7 +138,7 @@ class GitLabApi(ScriptedService):
             return Reply(value={"message": ["Another open merge request already exists"]}, status=409)
         self.requests[number] = {
             "iid": number,
-            "web_url": f"{self.origin}/{PROJECT}/-/merge_requests/{number}",
+            "web_url": f"{self.origin}/{self.name}/-/merge_requests/{number}",
             "state": "opened",
             "draft": body["title"].startswith("Draft: "),
             "sha": self.branches[body["source_branch"]],

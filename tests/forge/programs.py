@@ -10,12 +10,12 @@ import pytest
 TOOLS = Path(sys.prefix, "forge-tools")
 
 
-def glab_folder() -> Path:
-    """Return the folder of the real `glab`; skips without it."""
+def with_glab() -> dict[str, str]:
+    """Return an environment in which the real `glab` is found; skips without it."""
     found = shutil.which("glab", path=f"{os.environ['PATH']}{os.pathsep}{TOOLS / 'bin'}")
     if found is None:
         pytest.skip("glab is not installed (apt install glab)")
-    return Path(found).parent
+    return dict(os.environ) | {"PATH": f"{Path(found).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def azure_folder() -> Path:
@@ -26,8 +26,8 @@ def azure_folder() -> Path:
     return folder
 
 
-def without_glab(environ: dict[str, str]) -> dict[str, str]:
+def without_glab() -> dict[str, str]:
     """Return an environment in which no `glab` is found; everything else is."""
-    folders = environ["PATH"].split(os.pathsep)
+    folders = os.environ["PATH"].split(os.pathsep)
     kept = [folder for folder in folders if not Path(folder, "glab").exists()]
-    return environ | {"PATH": os.pathsep.join(kept)}
+    return dict(os.environ) | {"PATH": os.pathsep.join(kept)}

@@ -14,7 +14,7 @@ from tests.forge.authority import Authority
 from tests.forge.conftest import ScriptedGitHub, stand_in
 from tests.forge.github_api import TOKEN
 from tests.forge.merge_requests import PROJECT, GitLabApi
-from tests.forge.programs import glab_folder, without_glab
+from tests.forge.programs import with_glab, without_glab
 from tests.forge.projects import Project, make_clone, make_project
 from tests.forge.scenes import killed_at, well
 from tests.forge.scripted_server import Request, serving
@@ -108,13 +108,11 @@ def gitlab(
     """Serve a scripted GitLab; yield it, and the program on a clone that reaches it in one of three ways."""
     api = GitLabApi()
     api.token = "glpat-" + "scripted0" * 3
-    env = without_glab(dict(os.environ))
-    if request.param == "glab":
-        env["PATH"] = f"{glab_folder()}{os.pathsep}{env['PATH']}"
-    elif request.param == "stand-in":
+    env = with_glab() if request.param == "glab" else without_glab()
+    if request.param == "stand-in":
         folder = stand_in(tmp_path / "programs", "glab", gh_stand_in.__file__)
         env["PATH"] = f"{folder}{os.pathsep}{env['PATH']}"
-    elif shutil.which("curl") is None:
+    elif request.param == "curl" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     with serving(api, None if request.param == "stand-in" else authority) as host:
         make_clone(tmp_path, repo, f"https://{host}/{PROJECT}.git")
