@@ -151,20 +151,19 @@ def test_drafts_after_the_join(world: Path) -> None:
     api = GitLabApi("acme/shop")
     api.token = "glpat-" + "canary00" * 3
     origin = make_origin(world, stories(world, marker_of(world))[:4])
-    gitlab = make_gitlab(world, origin, SETTINGS, only_join={"AUTOPILOT_DRAFT_TOKEN": api.token})
-    git(origin, "push", "-q", gitlab.remote.as_uri(), "main")
-    api.branches = PushedBranches(gitlab.remote)
     with serving(api) as host:
         site = {"CI_SERVER_URL": f"http://{host}", "NO_PROXY": "localhost", "no_proxy": "localhost"}
-        ran = gitlab.run(**site)
-        assert "join" in ran.stdout
+        only_join = {"AUTOPILOT_DRAFT_TOKEN": api.token}
+        gitlab = make_gitlab(world, origin, SETTINGS | site, only_join=only_join)
+        git(origin, "push", "-q", gitlab.remote.as_uri(), "main")
+        api.branches = PushedBranches(gitlab.remote)
+        gitlab.run()
         targets = {each["source_branch"]: each["target_branch"] for each in api.requests.values()}
         assert targets == {"autopilot/base": "main", "autopilot/top": "autopilot/base"}, gitlab.log("join")
         assert all(each["draft"] for each in api.requests.values())
         (world / "repaired").touch()
-        more = {**site, "AUTOPILOT_STORIES": "backlog.toml"}
         for jobs in (("story bad",), ("story after",), ("join",)):
-            ran = gitlab.retry(*jobs, **more)
+            ran = gitlab.retry(*jobs, AUTOPILOT_STORIES="backlog.toml")
             assert ran.returncode == 0, ran.stdout
     assert len(api.requests) == 4
     assert (api.merges, "canary" in gitlab.log("join")) == (0, False)

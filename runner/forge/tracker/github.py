@@ -133,7 +133,7 @@ class GitHubIssues:
         if self._login is None:
             try:
                 self._login = text_at(self._rest.json("GET", "user", asked="read who you are"), "login")
-            except (RefusedError, SignInError):  # a token of a CI job is nobody's
+            except (RefusedError, SignInError):  # the token of a CI job has no user
                 self._login = ""
         return bool(self._login) and text_at(entry, "user", "login") == self._login
 

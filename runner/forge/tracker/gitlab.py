@@ -109,7 +109,7 @@ class GitLabIssues:
         path = f"projects/{quote(self._name, safe='')}/members/all?per_page=100"
         members = self._rest.pages(path, asked=f"read the members of {self._name}")
         names = {text_at(one, "username") for one in members if number_at(one, "access_level") >= _REPORTER}
-        with suppress(RefusedError, SignInError):  # a token of a CI job is nobody's
+        with suppress(RefusedError, SignInError):  # the token of a CI job has no user
             names.add(text_at(self._rest.json("GET", "user", asked="read who you are"), "username"))
         return names - {""}
 

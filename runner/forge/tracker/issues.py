@@ -28,7 +28,7 @@ from runner.forge.tracker.gitlab import GitLabIssues
 
 EPIC_LABEL = "epic"
 _PREFIXES: Mapping[Tracker, str] = {Tracker.GITHUB: "GH-", Tracker.GITLAB: "GL-"}
-"""An id is never a bare number: the numbers that files begin with could not be told from it."""
+"""An id is never a bare number: it would look like the numbers that files begin with."""
 _PART = r"(?!\.{1,2}(?:/|$))[\w.-]+"
 _NAMES = {
     Tracker.GITHUB: pattern(rf"{_PART}/{_PART}"),
@@ -146,7 +146,7 @@ def _comment(marker: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Return what a session wrote so that it calls nobody, and carries no mark of its own."""
+    """Return what a session wrote so that it mentions no person, and carries no mark of its own."""
     return _MENTION.sub("@\u200b", text).replace(_OURS, "<!-- ")
 
 
