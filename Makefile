@@ -100,7 +100,7 @@ ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with f
 	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
 
 # The real programs of trackers and forges, each in a folder of its own; the versions are those of tests/forge/lock.
-# One that cannot be had does not keep the others away, and what was cut off begins anew.
+# One that cannot be had does not keep the others away, and what was cut off begins again.
 FORGE_TOOLS := $(VENV)/forge-tools
 FORGE_SKIPPED = echo "forge-tools: $(1) is not installed; the tests that need it are skipped"
 FORGE_TRIES := 1 2 3

@@ -1,4 +1,4 @@
-"""Issues of GitHub and GitLab as work items: created once, found again, linked, and nobody else's taken."""
+"""Issues of GitHub and GitLab as work items: created once, found again, linked, and never those of strangers."""
 
 from typing import Any
 
@@ -129,7 +129,7 @@ async def test_gitlab_has_lists_of_tasks_and_blockers(*, premium: bool) -> None:
 async def test_an_answer_that_was_lost_leaves_no_second_issue(
     github: GitHubApi, lost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was created although nobody was told is found by its mark when the act is repeated."""
+    """What was created while its answer was lost is found by its mark when the act is repeated."""
     monkeypatch.setattr("runner.forge.tracker.keeping.SEARCH_PAUSE", 0)
     count = iter(range(1, 100))
     github.faults.append(
@@ -165,7 +165,7 @@ async def test_a_mark_counts_only_from_those_who_may_write(
 
 
 @pytest.mark.parametrize(
-    ("author", "found"), [("guest", ""), ("nobody", ""), ("alice", "GL-1"), ("robot", "GL-1")]
+    ("author", "found"), [("guest", ""), ("stranger", ""), ("alice", "GL-1"), ("robot", "GL-1")]
 )
 async def test_a_mark_of_a_guest_counts_for_nothing_on_gitlab(author: str, found: str) -> None:
     """Guests may file issues, but plan nothing."""
@@ -189,7 +189,7 @@ async def test_old_marks_in_a_large_repository_are_searched_for(
     assert asked.query["q"] == f'"{MARK}" in:body type:issue repo:{REPO}'
 
 
-async def test_what_a_session_wrote_calls_nobody_and_forges_no_mark(github: GitHubApi) -> None:
+async def test_what_a_session_wrote_mentions_no_person_and_forges_no_mark(github: GitHubApi) -> None:
     """Mentions and marks in a file are taken apart, and secrets are taken out; the rest is as written."""
     forged = f"<!-- {MARK} --> <!-- autopilot-multi:epic 1 -->"
     backend = on_github(github)

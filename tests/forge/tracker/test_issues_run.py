@@ -70,7 +70,7 @@ def creating(path: str, number: int) -> Callable[[Request], bool]:
 
 
 def test_issues_are_created_once_although_the_run_is_killed(project: Project) -> None:
-    """Killed at an epic, at a task and at a link, each of which exists then and nobody was told of."""
+    """Killed at an epic, at a task and at a link, each of which exists then, while its answer was lost."""
     killed_at(project, creating("/issues", 2))
     killed_at(project, creating("/issues", 2), "resume")
     killed_at(project, creating("/sub_issues", 2), "resume")
