@@ -1,4 +1,4 @@
-"""Issues of GitHub and GitLab as work items: created once, found again, linked, and never those of strangers."""
+"""Issues of GitHub and GitLab as work items: created once, found again, linked; no stranger counts."""
 
 from typing import Any
 
