@@ -44,24 +44,26 @@ class Way(Struct, frozen=True, kw_only=True):
     async def open(self, tracker: Tracker, servers: Servers) -> AsyncIterator[Backend]:
         """Open a tracker, signed in; raises TrackerError with the reason if that fails."""
         if tracker in HOSTED:
-            address = await to_thread.run_sync(self._address, tracker)
+            address = await to_thread.run_sync(address_of_issues, self.repository, self.settings, tracker)
             yield await open_issues(tracker, address, os.environ, pause=_pause)
             return
         project = self.settings.tracker_project
         async with open_backend(tracker, servers, self.launch, project) as backend:
             yield backend
 
-    def _address(self, tracker: Tracker) -> Address:
-        settings, remote = self.settings, self.settings.draft_remote
-        url = self.repository.run("config", "--get", f"remote.{remote}.url", check=False).stdout.strip()
-        return issues_address(
-            tracker,
-            settings.tracker_project,
-            forge=settings.forge,
-            url=url,
-            remote=remote,
-            environ=os.environ,
-        )
+
+def address_of_issues(repository: Repository, settings: Settings, tracker: Tracker) -> Address:
+    """Return whose issues keep the work items; raises TrackerError if nothing says so. Blocks."""
+    remote = settings.draft_remote
+    url = repository.run("config", "--get", f"remote.{remote}.url", check=False).stdout.strip()
+    return issues_address(
+        tracker,
+        settings.tracker_project,
+        forge=settings.forge,
+        url=url,
+        remote=remote,
+        environ=os.environ,
+    )
 
 
 def _pause(seconds: float) -> None:
