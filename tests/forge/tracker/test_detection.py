@@ -170,11 +170,10 @@ def test_a_plan_says_where_work_items_will_go(
     """By the settings and the names of servers alone; a story without such steps creates none."""
     git(repo, "remote", "add", "origin", "git@github.com:acme/shop.git")
     _commit(repo, ".mcp.json", _servers(azuredevops={"command": "x"}))
-    story = Story(id=StoryId("a"), title="A", prompt="x", flow=settings.pop("flow", "greenfield"))
-    found = work_item_note(Repository.open(repo), "HEAD", [story], Settings(**settings))  # type: ignore[arg-type]  # texts
-    assert found == (
-        f"work items: steps that plan create epics, tasks and their links {note}" if note else ""
-    )
+    story = Story(id=StoryId("a"), title="A", prompt="x", flow=flow)
+    given = Settings(**settings)  # type: ignore[arg-type]  # texts
+    whole = f"work items: steps that plan create epics, tasks and their links {note}"
+    assert work_item_note(Repository.open(repo), "HEAD", [story], given) == (whole if note else "")
 
 
 def test_a_forge_that_nothing_leads_to_is_refused_before_a_run(repo: Path) -> None:
