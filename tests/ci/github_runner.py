@@ -86,7 +86,8 @@ class WorkflowRun:
         contexts = {"github": self._github(), "inputs": given, "secrets": passed}
         for key, job in workflow["jobs"].items():
             _require_granted(job.get("permissions", workflow["permissions"]), caller["permissions"])
-            self._run_key(key, job, contexts, cancel)
+            # What comes after jobs that have run again runs again, too.
+            self._run_key(key, job, contexts, cancel, again="needs" in caller and bool(self.ran))
 
     def end(self, name: str) -> JobEnd:
         """Return how a job ended in the newest attempt that ran it."""
@@ -105,7 +106,7 @@ class WorkflowRun:
         }
 
     def _run_key(
-        self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels
+        self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels, *, again: bool
     ) -> None:
         needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
         needs = {name: {"result": self._result(name), "outputs": self._outputs(name)} for name in needed}
@@ -113,7 +114,7 @@ class WorkflowRun:
         worst = "success" if all(one["result"] == "success" for one in needs.values()) else "failure"
         functions = standard_functions(worst, cancelled=False)
         before = self.ends.get(key, {})
-        renewed = self.attempt == 1 or any(name in self.ran for name in needed)
+        renewed = again or self.attempt == 1 or any(name in self.ran for name in needed)
         if not self._wanted(job, contexts, functions, worst):
             self.ends[key] = {key: JobEnd(result="skipped")}
             return

@@ -155,6 +155,8 @@ def test_drafts_after_the_join(world: Path) -> None:
         site = {"CI_SERVER_URL": f"http://{host}", "NO_PROXY": "localhost", "no_proxy": "localhost"}
         only_join = {"AUTOPILOT_DRAFT_TOKEN": api.token}
         gitlab = make_gitlab(world, origin, SETTINGS | site, only_join=only_join)
+        with (world / "account" / ".gitconfig").open("a") as file:
+            file.write(f"\tpushInsteadOf = http://{host}/acme/shop.git\n")
         git(origin, "push", "-q", gitlab.remote.as_uri(), "main")
         api.branches = PushedBranches(gitlab.remote)
         gitlab.run()
