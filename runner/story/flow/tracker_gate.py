@@ -258,9 +258,8 @@ def work_item_note(repository: Repository, base: str, stories: Iterable[Story], 
     if tracker in HOSTED:
         place = f"as issues of {address_of_issues(repository, settings, tracker).name} on {TITLES[tracker]}"
     elif tracker in TITLES:
-        place = f"in {TITLES[tracker]}" + (
-            f", project {settings.tracker_project}" * bool(settings.tracker_project)
-        )
+        project = settings.tracker_project
+        place = f"in {TITLES[tracker]}" + (f", project {project}" if project else "")
     else:
         return ""
     return f"work items: steps that plan create epics, tasks and their links {place}"
