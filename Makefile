@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test long check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
-	forge forge-tools browser pictures clean
+	forge forge-tools forge-azure browser pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -99,19 +99,35 @@ ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is ther
 ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
 	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
 
-# The real servers of trackers, each in a folder of its own; the versions are those of tests/forge/lock.
+# The real programs of trackers and forges, each in a folder of its own; the versions are those of tests/forge/lock.
+# One that cannot be had does not keep the others away, and what was cut off begins again.
 FORGE_TOOLS := $(VENV)/forge-tools
+FORGE_SKIPPED = echo "forge-tools: $(1) is not installed; the tests that need it are skipped"
+FORGE_TRIES := 1 2 3
 
-forge-tools: $(READY) ## MCP servers for Jira and Azure DevOps; the tests that need one are skipped without it
-	@test -e $(FORGE_TOOLS)/.ready || { \
-	  $(PYTHON) -m venv $(FORGE_TOOLS)/atlassian \
+forge-tools: $(READY) ## MCP servers for Jira and Azure DevOps, and glab; the tests that need one are skipped without it
+	@test -e $(FORGE_TOOLS)/atlassian/.ready || { $(PYTHON) -m venv $(FORGE_TOOLS)/atlassian \
 	  && $(FORGE_TOOLS)/atlassian/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	    -r tests/forge/lock/requirements.txt \
-	  && { ! command -v npm > /dev/null || { cp tests/forge/lock/package*.json $(FORGE_TOOLS)/ \
-	    && npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(FORGE_TOOLS); }; } \
-	  && touch $(FORGE_TOOLS)/.ready; } || echo "forge-tools: not installed; the tests that need them are skipped"
+	  && touch $(FORGE_TOOLS)/atlassian/.ready; } || $(call FORGE_SKIPPED,mcp-atlassian)
+	@test -e $(FORGE_TOOLS)/node_modules/.ready || ! command -v npm > /dev/null || { \
+	  mkdir -p $(FORGE_TOOLS) && cp tests/forge/lock/package*.json $(FORGE_TOOLS)/ \
+	  && for try in $(FORGE_TRIES); do \
+	    npm ci --silent --no-audit --no-fund --ignore-scripts --fetch-retries 5 --prefix $(FORGE_TOOLS) \
+	    && touch $(FORGE_TOOLS)/node_modules/.ready && break; done; \
+	  test -e $(FORGE_TOOLS)/node_modules/.ready; } || $(call FORGE_SKIPPED,@azure-devops/mcp)
+	@test -x $(FORGE_TOOLS)/bin/glab || command -v glab > /dev/null || { \
+	  mkdir -p $(FORGE_TOOLS)/bin $(FORGE_TOOLS)/debian && cd $(FORGE_TOOLS)/debian \
+	  && apt-get download -q glab > /dev/null 2>&1 && dpkg -x glab_*.deb . && cp usr/bin/glab ../bin/; } \
+	  || $(call FORGE_SKIPPED,glab)
 
-forge: forge-tools ## real programs of trackers and forges (gh, glab) against scripted services, where installed
+forge-azure: $(READY) ## az with its extension azure-devops, some 700 MB; for the tests of `make forge` that need it
+	@test -x $(FORGE_TOOLS)/azure/bin/az || { $(PYTHON) -m venv $(FORGE_TOOLS)/azure \
+	  && $(FORGE_TOOLS)/azure/bin/python -m pip install --quiet --disable-pip-version-check azure-cli==2.91.0; }
+	@test -e $(FORGE_TOOLS)/azure/extensions/azure-devops || AZURE_EXTENSION_DIR=$(FORGE_TOOLS)/azure/extensions \
+	  $(FORGE_TOOLS)/azure/bin/az extension add --name azure-devops --only-show-errors
+
+forge: forge-tools ## real programs of trackers and forges (gh, glab, az) against scripted services, where installed
 	@$(BIN)/python -m pytest -q -m forge -rs
 
 SHOTS ?= browser-shots

@@ -44,7 +44,7 @@ GROUPS = {
     },
     "forge": {
         "import": "write story files from issues, work items or a checklist",
-        "tracker": "create pending work items in Jira or Azure DevOps",
+        "tracker": "create pending work items in a tracker",
     },
     "ci": {
         "matrix": "split the backlog into the jobs of a CI pipeline",

@@ -363,9 +363,9 @@ def skip(*, number: str, name: str, artifacts: Sequence[str], users: Sequence[st
     )
 
 
-def tracker_failed(reason: str = "") -> Question:
+def tracker_failed(reason: str = "", *, again: str = "retry mcp_auth") -> Question:
     """Ask how to continue when the work item tracker denies access, or fails for another reason."""
-    retry = "Retry" if reason else "Retry authentication (retry mcp_auth)"
+    retry = "Retry" if reason else f"Retry authentication ({again})"
     return Question(
         kind=QuestionKind.TRACKER,
         title=one_line(f"Tracker failed: {reason}") if reason else "Tracker authentication failed",

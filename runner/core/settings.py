@@ -345,7 +345,7 @@ class Settings(ClusterSettings, frozen=True, kw_only=True):
         Setting(
             help="the work item tracker for steps that need one",
             details="See [work item tracker](flows.md#work-item-tracker).",
-            choices=("jira", "ado", "local"),
+            choices=("jira", "ado", "github", "gitlab", "local"),
             example="local",
             empty="detected",
         ),
@@ -354,8 +354,8 @@ class Settings(ClusterSettings, frozen=True, kw_only=True):
         str,
         Setting(
             asks=True,
-            help="a shell command that exits with 0 when `jira` or `ado` can be used",
-            details="Run in the worktree before a step that needs the tracker; its MCP server is not asked.",
+            help="a shell command that exits with 0 when the tracker can be used",
+            details="Run in the worktree before a step that needs the tracker, which is not asked then.",
             example="jira me",
         ),
     ] = ""
@@ -372,9 +372,11 @@ class Settings(ClusterSettings, frozen=True, kw_only=True):
     tracker_project: Annotated[
         str,
         Setting(
-            help="the project for work items: its key in Jira, its name in Azure DevOps",
+            asks=True,
+            help="the project for work items: its key in Jira, its name in Azure DevOps, `OWNER/NAME` on "
+            "GitHub, `GROUP/NAME` on GitLab",
             example="SHOP",
-            empty="the only one",
+            empty="the only one, or the repository of `draft-remote`",
         ),
     ] = ""
     otel_endpoint: Annotated[

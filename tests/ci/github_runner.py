@@ -51,6 +51,7 @@ class WorkflowRun:
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     event: Mapping[str, Any] = field(default_factory=dict)
+    server: str = "https://github.example"
     attempt: int = 0
     ends: dict[str, dict[str, JobEnd]] = field(default_factory=dict)
     """The end of each job, by the key in the workflow and the name in the matrix."""
@@ -61,22 +62,32 @@ class WorkflowRun:
         """Run everything, or in later attempts what failed and all that needs it; return the result."""
         self.attempt += 1
         self.ran = []
-        called = self._read(self.workflow)
-        (caller,) = called["jobs"].values()
+        for caller in self._read(self.workflow)["jobs"].values():
+            self._call(caller, cancel or {})
+        results = self._results()
+        return "failure" if "failure" in results else "cancelled" if "cancelled" in results else "success"
+
+    def _results(self) -> set[str]:
+        return {end.result for ends in self.ends.values() for end in ends.values()}
+
+    def _call(self, caller: Mapping[str, Any], cancel: Cancels) -> None:
+        """Run the workflow that a job of the caller's calls."""
         contexts = {"github": self._github(), "vars": self.variables, "secrets": self.secrets}
-        functions = standard_functions("success", cancelled=False)
+        worst = "failure" if "failure" in self._results() else "success"
+        functions = standard_functions(worst, cancelled=False)
+        if "needs" in caller and not self._wanted(caller, contexts, functions, worst):
+            return
         workflow = self._read(caller["uses"])
         declared = workflow[True]["workflow_call"]  # YAML takes the key `on` for a truth value
         given = {name: one.get("default") for name, one in declared["inputs"].items()}
         given |= render(caller["with"], contexts, functions)
         passed = render(caller.get("secrets", {}), contexts, functions)
-        assert set(passed) <= set(declared["secrets"]), "a secret that the workflow does not declare"
+        assert set(passed) <= set(declared.get("secrets", {})), "a secret that the workflow does not declare"
         contexts = {"github": self._github(), "inputs": given, "secrets": passed}
         for key, job in workflow["jobs"].items():
             _require_granted(job.get("permissions", workflow["permissions"]), caller["permissions"])
-            self._run_key(key, job, contexts, cancel or {})
-        results = {end.result for ends in self.ends.values() for end in ends.values()}
-        return "failure" if "failure" in results else "cancelled" if "cancelled" in results else "success"
+            # What comes after jobs that have run again runs again, too.
+            self._run_key(key, job, contexts, cancel, again="needs" in caller and bool(self.ran))
 
     def end(self, name: str) -> JobEnd:
         """Return how a job ended in the newest attempt that ran it."""
@@ -95,7 +106,7 @@ class WorkflowRun:
         }
 
     def _run_key(
-        self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels
+        self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels, *, again: bool
     ) -> None:
         needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
         needs = {name: {"result": self._result(name), "outputs": self._outputs(name)} for name in needed}
@@ -103,7 +114,7 @@ class WorkflowRun:
         worst = "success" if all(one["result"] == "success" for one in needs.values()) else "failure"
         functions = standard_functions(worst, cancelled=False)
         before = self.ends.get(key, {})
-        renewed = self.attempt == 1 or any(name in self.ran for name in needed)
+        renewed = again or self.attempt == 1 or any(name in self.ran for name in needed)
         if not self._wanted(job, contexts, functions, worst):
             self.ends[key] = {key: JobEnd(result="skipped")}
             return
@@ -282,6 +293,8 @@ class Job:
             "GITHUB_ACTIONS": "true",
             "GITHUB_WORKSPACE": str(self.workspace),
             "GITHUB_REPOSITORY": github["repository"],
+            "GITHUB_REF_NAME": "main",
+            "GITHUB_SERVER_URL": self._run.server,
             "GITHUB_RUN_ID": str(github["run_id"]),
             "GITHUB_RUN_NUMBER": str(github["run_number"]),
             "GITHUB_RUN_ATTEMPT": str(github["run_attempt"]),

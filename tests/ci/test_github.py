@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -15,9 +16,15 @@ from tests.ci.expressions import evaluate, standard_functions
 from tests.ci.github_actions import PLAYED, braces
 from tests.ci.github_runner import WorkflowRun, install, make_run
 from tests.conftest import git
+from tests.forge import gh_stand_in
+from tests.forge.github_api import GitHubApi
+from tests.forge.projects import PushedBranches
+from tests.forge.scripted_server import serving
 
 WORKFLOW = ".github/workflows/autopilot.yml"
 FILES = sorted((EXAMPLE / ".github").rglob("*.yml"))
+DRAFT_LINES = re.compile(r"^  # (drafts:|  )", re.MULTILINE)
+"""Those for users who want drafts."""
 AGENT_LINES = re.compile(r"^( *)# (setup:|secrets:|  env:|    [A-Z_]+=)", re.MULTILINE)
 """The lines of the shipped call that its comments tell users with an agent to make active."""
 
@@ -167,6 +174,41 @@ def _check_what_was_found(run: WorkflowRun, world: Path) -> None:
 
 
 @pytest.mark.ci
+def test_drafts_after_the_join(world: Path) -> None:
+    """Each done story gets one, stacked where it depends on another; a second attempt opens no other."""
+    entries = stories(world, marker_of(world))[:4]
+    origin = make_origin(world, entries)
+    text, lines = DRAFT_LINES.subn(r"  \1", (origin / WORKFLOW).read_text())
+    assert lines == 10
+    (origin / WORKFLOW).write_text(text)
+    git(origin, "commit", "-q", "-a", "-m", "the call with its drafts")
+    api = GitHubApi()
+    api.token = ""
+    api.repo.branches = PushedBranches(origin)
+    with serving(api) as host:
+        run = make_run(
+            world,
+            origin,
+            WORKFLOW,
+            variables={"AUTOPILOT_PACKAGE": "autopilot-multi"},
+            server=f"https://{host}",
+        )
+        install(world, "gh", f'#!/bin/sh\nexec {sys.executable} -I -S {gh_stand_in.__file__} "$@"\n')
+        assert run.run() == "failure", "one story fails"
+        assert run.end("drafts").result == "success", run.end("drafts").log
+        heads = {pull["head"]["ref"]: pull["base"]["ref"] for pull in api.repo.pulls.values()}
+        assert heads == {"autopilot/base": "main", "autopilot/top": "autopilot/base"}
+        assert all(pull["draft"] for pull in api.repo.pulls.values())
+        assert f"https://{host}/acme/shop/actions/runs/4711" in api.repo.pulls[1]["body"]
+        assert {one[-1]["state"] for one in api.repo.statuses.values()} == {"success"}
+        (world / "repaired").touch()
+        assert run.run() == "success", run.end("drafts").log
+    assert len(api.repo.pulls) == len(entries)
+    assert api.merges == 0
+    assert "token-of" not in run.end("drafts").log
+
+
+@pytest.mark.ci
 def test_a_plan_without_an_agent_is_red(world: Path) -> None:
     """Before any job starts, and not in every job."""
     origin = make_origin(world, [{"id": "talk", "prompt": "Say something."}])
@@ -181,11 +223,13 @@ def test_a_plan_without_an_agent_is_red(world: Path) -> None:
 
 def test_only_the_joining_job_may_write() -> None:
     """All others have a token that reads, no checkout keeps it, and the docs say what the caller grants."""
-    workflow = yaml.safe_load((EXAMPLE / ".github/workflows/autopilot-stories.yml").read_text())
-    assert workflow["permissions"] == {}
-    for name, job in workflow["jobs"].items():
-        writes = {"contents": "write", "pull-requests": "write"}
-        assert job["permissions"] == (writes if name == "join" else {"contents": "read"})
+    files = [EXAMPLE / f".github/workflows/autopilot-{name}.yml" for name in ("stories", "drafts")]
+    workflows = [yaml.safe_load(path.read_text()) for path in files]
+    assert [workflow["permissions"] for workflow in workflows] == [{}, {}]
+    join = {"contents": "write", "pull-requests": "write"}
+    writes = {"join": join, "drafts": join | {"statuses": "write"}}
+    for name, job in (pair for workflow in workflows for pair in workflow["jobs"].items()):
+        assert job["permissions"] == writes.get(name, {"contents": "read"})
         checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
         assert [step["with"]["persist-credentials"] for step in checkouts] == [False]
     page = (EXAMPLE.parents[1] / "docs" / "how-to" / "run-in-ci.md").read_text()

@@ -19,6 +19,9 @@ from tests.ci.backlog import EXAMPLE, make_origin, marker_of, stories
 from tests.ci.gitlab import GitLab, make_gitlab
 from tests.ci.tools import require_tool
 from tests.conftest import git
+from tests.forge.merge_requests import GitLabApi
+from tests.forge.projects import PushedBranches
+from tests.forge.scripted_server import serving
 
 SETTINGS = {"AUTOPILOT_PACKAGE": "autopilot-multi"}
 DROPS = os.geteuid() == 0 and shutil.which("setpriv") is not None
@@ -140,6 +143,32 @@ def _check_what_was_found(gitlab: GitLab) -> None:
     assert [path for path in artifacts if b"canary" in path.read_bytes()] == []
     logs = {job: gitlab.log(job) for job in ("story hunt", "join")}
     assert [job for job, log in logs.items() if "canary" in log] == []
+
+
+@pytest.mark.ci
+def test_drafts_after_the_join(world: Path) -> None:
+    """Each done story gets a draft merge request, stacked; joined again, none is opened a second time."""
+    api = GitLabApi("acme/shop")
+    api.token = "glpat-" + "canary00" * 3
+    origin = make_origin(world, stories(world, marker_of(world))[:4])
+    with serving(api) as host:
+        site = {"CI_SERVER_URL": f"http://{host}", "NO_PROXY": "localhost", "no_proxy": "localhost"}
+        only_join = {"AUTOPILOT_DRAFT_TOKEN": api.token}
+        gitlab = make_gitlab(world, origin, SETTINGS | site, only_join=only_join)
+        with (world / "account" / ".gitconfig").open("a") as file:
+            file.write(f"\tpushInsteadOf = http://{host}/acme/shop.git\n")
+        git(origin, "push", "-q", gitlab.remote.as_uri(), "main")
+        api.branches = PushedBranches(gitlab.remote)
+        gitlab.run()
+        targets = {each["source_branch"]: each["target_branch"] for each in api.requests.values()}
+        assert targets == {"autopilot/base": "main", "autopilot/top": "autopilot/base"}, gitlab.log("join")
+        assert all(each["draft"] for each in api.requests.values())
+        (world / "repaired").touch()
+        for jobs in (("story bad",), ("story after",), ("join",)):
+            ran = gitlab.retry(*jobs, AUTOPILOT_STORIES="backlog.toml")
+            assert ran.returncode == 0, ran.stdout
+    assert len(api.requests) == 4
+    assert (api.merges, "canary" in gitlab.log("join")) == (0, False)
 
 
 @pytest.mark.ci

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests, and its certificate for this machine; made for each session."""
+"""A certificate authority of the tests, and its certificate for scripted services; made for each session."""
 
 import datetime as dt
 import ipaddress
@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+AZURE = "dev.azure.com"
+"""The one host that `az` speaks to."""
 _DAY = dt.timedelta(days=1)
 
 
@@ -42,7 +44,8 @@ def _signed(
     ca: bool,
 ) -> bytes:
     now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    hosts = [x509.DNSName(name) for name in ("localhost", AZURE)]
+    names = [*hosts, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -30,6 +30,11 @@ class Repo:
     protected: set[str] = field(default_factory=set)
     issues: dict[int, dict[str, Any]] = field(default_factory=dict)
     blocked_by: dict[int, list[int]] = field(default_factory=dict)
+    parts: dict[int, list[int]] = field(default_factory=dict)
+    """The sub-issues of issues."""
+    relates: bool = True
+    """Whether it has sub-issues and dependencies; an older GitHub has not."""
+    has_issues: bool = True
     pulls: dict[int, dict[str, Any]] = field(default_factory=dict)
     comments: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     review_comments: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -70,6 +75,7 @@ class GitHubApi(ScriptedService):
             at = self.repos[repo] if repo else self.repo
             number = at.next_number
             at.issues[number] = {
+                "id": _issue_id(number),
                 "number": number,
                 "title": title,
                 "body": body,
@@ -119,8 +125,12 @@ class GitHubApi(ScriptedService):
         add("GET", "", lambda _, repo: Reply(value=self._repository(repo)))
         add("GET", "/issues", self._issues)
         add("GET", "/issues/{n}", lambda _, repo, n: _found(self._whole(repo).get(int(n))))
+        add("POST", "/issues", self._create_issue)
         add("PATCH", "/issues/{n}", self._edit_issue)
         add("GET", "/issues/{n}/dependencies/blocked_by", self._blocked_by)
+        add("POST", "/issues/{n}/dependencies/blocked_by", self._block)
+        add("GET", "/issues/{n}/parent", self._parent)
+        add("POST", "/issues/{n}/sub_issues", self._add_part)
         add("POST", "/issues/{n}/labels", self._add_labels)
         add(
             "GET", "/issues/{n}/comments", lambda _, repo, n: Reply(value=list(repo.comments.get(int(n), ())))
@@ -154,6 +164,7 @@ class GitHubApi(ScriptedService):
             "fork": repo.fork,
             **({"parent": {"full_name": repo.parent}} if repo.fork else {}),
             "permissions": repo.permissions,
+            "has_issues": repo.has_issues,
             "html_url": f"{self.origin}/{repo.full_name}",
         }
 
@@ -181,13 +192,42 @@ class GitHubApi(ScriptedService):
         newest_first = request.query.get("direction", "desc") == "desc"
         return Reply(value=sorted(found, key=lambda issue: issue["number"], reverse=newest_first))
 
+    def _create_issue(self, request: Request, repo: Repo) -> Reply:
+        body = request.body
+        user = {"user": {"login": self.login, "type": "User"}, "author_association": "MEMBER"}
+        number = self.add_issue(
+            body["title"], body["body"], labels=body.get("labels", ()), repo=repo.full_name, **user
+        )
+        return Reply(value=repo.issues[number], status=201)
+
     def _edit_issue(self, request: Request, repo: Repo, number: str) -> Reply:
         issue = repo.issues.get(int(number)) or repo.pulls.get(int(number))
         if issue is not None:
             issue.update(request.body)
         return _found(issue)
 
+    def _block(self, request: Request, repo: Repo, number: str) -> Reply:
+        blockers = repo.blocked_by.setdefault(int(number), [])
+        other = _issue_number(request.body["issue_id"])
+        if not repo.relates or other in blockers:
+            return _invalid({"message": "it is there"}) if repo.relates else _found(None)
+        blockers.append(other)
+        return Reply(value=repo.issues[other], status=201)
+
+    def _parent(self, _: Request, repo: Repo, number: str) -> Reply:
+        parents = (repo.issues[whole] for whole, parts in repo.parts.items() if int(number) in parts)
+        return _found(next(parents, None))
+
+    def _add_part(self, request: Request, repo: Repo, number: str) -> Reply:
+        part = _issue_number(request.body["sub_issue_id"])
+        if not repo.relates or any(part in parts for parts in repo.parts.values()):
+            return _invalid({"message": "only one parent"}) if repo.relates else _found(None)
+        repo.parts.setdefault(int(number), []).append(part)
+        return Reply(value=repo.issues[int(number)], status=201)
+
     def _blocked_by(self, _: Request, repo: Repo, number: str) -> Reply:
+        if not repo.relates:
+            return _found(None)
         return Reply(value=[repo.issues[each] for each in repo.blocked_by.get(int(number), ())])
 
     def _add_labels(self, request: Request, repo: Repo, number: str) -> Reply:
@@ -324,6 +364,15 @@ def _at_its_branch(repo: Repo, pull: dict[str, Any] | None) -> dict[str, Any] | 
     if pull is not None and pull["state"] == "open":
         pull["head"]["sha"] = repo.branches.get(pull["head"]["ref"]) or pull["head"]["sha"]
     return pull
+
+
+def _issue_id(number: int) -> int:
+    """Return what the service calls an issue where its number is not meant."""
+    return 70_000 + number
+
+
+def _issue_number(issue_id: int) -> int:
+    return issue_id - _issue_id(0)
 
 
 def _found(value: Any) -> Reply:

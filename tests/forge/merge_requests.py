@@ -1,4 +1,4 @@
-"""A scripted GitLab: merge requests, discussions, members, branches and commit statuses of one project."""
+"""A scripted GitLab: issues, merge requests, discussions, members, branches and statuses of one project."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -14,13 +14,17 @@ class GitLabApi(ScriptedService):
 
     prefix = "/api/v4/"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = PROJECT) -> None:
         super().__init__()
+        self.name = name
         self.branches: dict[str, str] = {}
         self.protected: set[str] = set()
         self.requests: dict[int, dict[str, Any]] = {}
         self.discussions: dict[int, list[dict[str, Any]]] = {}
         self.statuses: dict[str, list[dict[str, Any]]] = {}
+        self.issues: dict[int, dict[str, Any]] = {}
+        self.blocked_by: dict[int, list[int]] = {}
+        self.premium = True
         self.members = {"robot": 40, "alice": 30, "guest": 10}
         self.forked: dict[str, Any] | None = None
         self.trains = False
@@ -37,7 +41,7 @@ class GitLabApi(ScriptedService):
     def _add_routes(self) -> None:
         def add(method: str, path: str, handler: Any) -> None:
             def at(request: Request, name: str, *parts: str) -> Reply:
-                if unquote(name) != PROJECT:
+                if unquote(name) != self.name:
                     return Reply(value={"message": "404 Project Not Found"}, status=404)
                 return handler(request, *parts)  # type: ignore[no-any-return]
 
@@ -58,6 +62,13 @@ class GitLabApi(ScriptedService):
         add("POST", "/merge_requests/{n}/discussions/{id}/notes", self._reply)
         add("POST", "/merge_requests/{n}/notes", self._note)
         add("GET", "/members/all", self._members)
+        add("GET", "/issues", self._find_issues)
+        add("POST", "/issues", self._create_issue)
+        add("GET", "/issues/{n}", lambda _, n: Reply(value=self.issues[int(n)]))
+        add("PUT", "/issues/{n}", self._edit_issue)
+        add("GET", "/issues/{n}/links", self._links)
+        add("POST", "/issues/{n}/links", self._link)
+        self.route("GET", "user", lambda _: Reply(value={"username": "robot"}))
         add("POST", "/statuses/{sha}", self._add_status)
         add(
             "GET",
@@ -67,8 +78,41 @@ class GitLabApi(ScriptedService):
 
     def _project(self, _: Request) -> Reply:
         access = {"project_access": {"access_level": 40}, "group_access": None}
-        shown = {"id": _ID, "path_with_namespace": PROJECT, "default_branch": "main", "permissions": access}
+        shown = {"id": _ID, "path_with_namespace": self.name, "default_branch": "main", "permissions": access}
         return Reply(value=shown | ({"forked_from_project": self.forked} if self.forked else {}))
+
+    def _find_issues(self, request: Request) -> Reply:
+        words = request.query.get("search", "")
+        return Reply(value=[one for one in self.issues.values() if words in one["description"]])
+
+    def _create_issue(self, request: Request) -> Reply:
+        number, labels = len(self.issues) + 1, request.body.get("labels", "")
+        self.issues[number] = {
+            **request.body,
+            "iid": number,
+            "project_id": _ID,
+            "labels": labels.split(",") if labels else [],
+            "author": {"username": "robot"},
+        }
+        return Reply(value=self.issues[number], status=201)
+
+    def _edit_issue(self, request: Request, number: str) -> Reply:
+        self.issues[int(number)].update(request.body)
+        return Reply(value=self.issues[int(number)])
+
+    def _links(self, _: Request, number: str) -> Reply:
+        linked = self.blocked_by.get(int(number), ())
+        return Reply(value=[{**self.issues[one], "link_type": "is_blocked_by"} for one in linked])
+
+    def _link(self, request: Request, number: str) -> Reply:
+        body, blockers = request.body, self.blocked_by.setdefault(int(number), [])
+        if not self.premium:
+            return Reply(value={"message": "Blocked issues not available for current license"}, status=403)
+        assert (body["target_project_id"], body["link_type"]) == (_ID, "is_blocked_by")
+        if body["target_issue_iid"] in blockers:
+            return Reply(value={"message": "Issue(s) already assigned"}, status=409)
+        blockers.append(body["target_issue_iid"])
+        return Reply(value={}, status=201)
 
     def _branch(self, _: Request, branch: str) -> Reply:
         name = unquote(branch)
@@ -94,7 +138,7 @@ class GitLabApi(ScriptedService):
             return Reply(value={"message": ["Another open merge request already exists"]}, status=409)
         self.requests[number] = {
             "iid": number,
-            "web_url": f"{self.origin}/{PROJECT}/-/merge_requests/{number}",
+            "web_url": f"{self.origin}/{self.name}/-/merge_requests/{number}",
             "state": "opened",
             "draft": body["title"].startswith("Draft: "),
             "sha": self.branches[body["source_branch"]],

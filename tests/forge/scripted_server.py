@@ -169,7 +169,7 @@ def _handler(service: ScriptedService) -> type[BaseHTTPRequestHandler]:
                 return
             self._write(reply, half=fault is not None and fault.kind == HALF)
 
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = _serve  # noqa: N815  their names
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = _serve  # noqa: N815  their names
 
         def _body(self) -> Any:
             if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

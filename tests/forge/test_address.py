@@ -3,7 +3,7 @@
 import pytest
 
 from runner.core.errors import SettingsError
-from runner.forge.drafts.address import Address, address_of
+from runner.forge.address import Address, address_of
 
 HOSTS = {"GH_HOST": "git.acme.dev", "GITLAB_HOST": "https://lab.acme.dev"}
 

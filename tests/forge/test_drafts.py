@@ -64,3 +64,9 @@ def test_a_review_comment_becomes_an_attempt_and_gets_an_answer(project: Project
     assert project.outward() == before
     assert len(project.actors.calls("a")) == 2
     require_no_harm(project)
+
+
+def test_without_a_done_story_the_queue_gets_nothing_and_that_is_said(project: Project) -> None:
+    """Silence would look like success."""
+    assert well(project.run("land", "--pr")).out == "no story is done that is not on main yet\n"
+    assert project.outward() == []

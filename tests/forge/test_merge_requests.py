@@ -1,16 +1,11 @@
 """Drafts on a scripted GitLab: what the door sends, and what it makes of the answers."""
 
-import json
-from urllib.parse import parse_qsl
-
 import pytest
 
-from runner.forge.answers import Answer
 from runner.forge.drafts.gitlab import GitLab
 from runner.forge.drafts.hosted import Verdict, mark_of
-from runner.forge.rest import Rest
+from tests.forge.direct import direct
 from tests.forge.merge_requests import PROJECT, GitLabApi
-from tests.forge.scripted_server import Request
 
 COMMIT = "c0ffee" * 6 + "c0ff"
 
@@ -26,17 +21,7 @@ def api() -> GitLabApi:
 @pytest.fixture
 def forge(api: GitLabApi) -> GitLab:
     """Return the project; requests reach the service without a program in between."""
-
-    def send(method: str, path: str, body: bytes, *, asked: str) -> Answer:
-        assert asked
-        where, _, query = path.partition("?")
-        given = json.loads(body) if body else None
-        request = Request(method=method, path=where, query=dict(parse_qsl(query)), headers={}, body=given)
-        api.book.append(request)
-        reply = api.answer(request)
-        return Answer(status=reply.status, headers={}, body=json.dumps(reply.value).encode())
-
-    return GitLab(rest=Rest(service="GitLab", sign_in="", send=send), name=PROJECT)
+    return GitLab(rest=direct(api, "GitLab"), name=PROJECT)
 
 
 def test_a_draft_is_created_found_and_updated(api: GitLabApi, forge: GitLab) -> None:

@@ -1,6 +1,5 @@
-"""Drafts and reviews on a scripted GitLab over TLS: by `curl`, as on a machine without `glab`."""
+"""Drafts and reviews on a scripted GitLab over TLS: by the real `glab`, and by `curl` where it is missing."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.acceptance.program import Ran, run
 from tests.conftest import git
 from tests.forge.authority import Authority
 from tests.forge.merge_requests import PROJECT, GitLabApi
+from tests.forge.programs import with_glab, without_glab
 from tests.forge.projects import VERIFY, PushedBranches, make_clone, with_agents
 from tests.forge.scenes import act, well
 from tests.forge.scripted_server import serving
@@ -19,19 +19,24 @@ pytestmark = pytest.mark.forge
 TOKEN = "glpat-" + "scripted0" * 3
 
 
-def test_merge_requests_from_the_run_to_the_answer(tmp_path: Path, repo: Path, authority: Authority) -> None:
+@pytest.mark.parametrize("by", ["glab", "curl"])
+def test_merge_requests_from_the_run_to_the_answer(
+    tmp_path: Path, repo: Path, authority: Authority, by: str
+) -> None:
     """A stack of two drafts, a comment that becomes an attempt and is answered once, and the queue."""
-    if shutil.which("curl") is None or shutil.which("glab") is not None:
-        pytest.skip("this is the way without glab, by curl")
+    if by == "curl" and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    environ = with_glab() if by == "glab" else without_glab()
     api = GitLabApi()
     api.token = TOKEN
     with serving(api, authority) as host:
         actors, bare = make_clone(tmp_path, repo, f"https://{host}/{PROJECT}.git")
         api.branches = PushedBranches(bare)
-        env = with_agents(tmp_path, dict(os.environ)) | {
+        env = with_agents(tmp_path, environ) | {
             "GITLAB_HOST": host,
             "GITLAB_TOKEN": TOKEN,
             "CURL_CA_BUNDLE": str(authority.ca),
+            "SSL_CERT_FILE": str(authority.ca),
             "NO_PROXY": "localhost",
             "no_proxy": "localhost",
         }

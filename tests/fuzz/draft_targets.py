@@ -2,15 +2,22 @@
 
 import json
 
+import trio
+
 from runner.core.drafts.review import contradiction, question_about, take, words_for_session
 from runner.core.errors import SettingsError
 from runner.core.progress.draft import Draft
+from runner.core.work_items.tracker import Tracker
+from runner.forge.address import address_of
 from runner.forge.answers import Answer
-from runner.forge.drafts.address import address_of
 from runner.forge.drafts.github import GitHub
 from runner.forge.drafts.gitlab import GitLab
 from runner.forge.errors import ForgeError
 from runner.forge.rest import Rest
+from runner.forge.tracker.errors import TrackerError
+from runner.forge.tracker.github import GitHubIssues
+from runner.forge.tracker.gitlab import GitLabIssues
+from runner.forge.tracker.issues import Issues, Service
 from runner.run.drafts.body import joined
 from tests.fuzz.registry import target, text_of
 
@@ -37,6 +44,28 @@ def forge_reviews(data: bytes) -> None:
         against = contradiction(items)
         if against:
             json.dumps(question_about(against, "title").title)
+
+
+@target(ForgeError, TrackerError)
+def forge_work_items(data: bytes) -> None:
+    """An entry of any list, or any answer, of GitHub and GitLab about issues that are work items."""
+
+    def send(method: str, path: str, body: bytes, *, asked: str) -> Answer:
+        assert (method, body, bool(asked)) == ("GET", b"", True)
+        listed = "per_page" in path and not path.startswith("search/")
+        return Answer(status=200, headers={}, body=b"[" + data + b"]" if listed else data)
+
+    rest = Rest(service="fuzz", sign_in="", send=send)
+    kept: dict[Tracker, Service] = {
+        Tracker.GITHUB: GitHubIssues(rest, "o/r"),
+        Tracker.GITLAB: GitLabIssues(rest, "o/r"),
+    }
+    for tracker, service in kept.items():
+        service.check()
+        assert service.find("<!-- autopilot-0123456789abcdef -->") >= 0
+        service.text(1).encode()
+        service.links(1)
+        trio.run(Issues(tracker, service).links, f"{'GH' if tracker is Tracker.GITHUB else 'GL'}-1")
 
 
 @target(SettingsError)

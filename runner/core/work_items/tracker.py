@@ -9,7 +9,16 @@ class Tracker(StrEnum):
 
     JIRA = "jira"
     ADO = "ado"
+    GITHUB = "github"
+    GITLAB = "gitlab"
     LOCAL = "local"
 
 
-TITLES: Mapping[Tracker, str] = {Tracker.JIRA: "Jira", Tracker.ADO: "Azure DevOps"}
+TITLES: Mapping[Tracker, str] = {
+    Tracker.JIRA: "Jira",
+    Tracker.ADO: "Azure DevOps",
+    Tracker.GITHUB: "GitHub",
+    Tracker.GITLAB: "GitLab",
+}
+HOSTED = frozenset({Tracker.GITHUB, Tracker.GITLAB})
+"""Those whose work items are issues of a repository, and which are used only if the settings name them."""

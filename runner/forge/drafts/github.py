@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from runner.core.progress.draft import ReviewItem
 from runner.forge.drafts.hosted import CONTEXT, MARK, Hosted, PullRequest, Said, Verdict, marks_in
-from runner.forge.drafts.values import at, list_at, number_at, text_at
 from runner.forge.errors import RefusedError
 from runner.forge.github import graphql
 from runner.forge.rest import Rest
+from runner.forge.values import at, list_at, number_at, text_at
 
 _TRUSTED = frozenset({"OWNER", "MEMBER", "COLLABORATOR"})
 _FAILED = frozenset({"failure", "timed_out", "action_required"})

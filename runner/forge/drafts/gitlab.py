@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from runner.core.progress.draft import ReviewItem
 from runner.forge.drafts.hosted import CONTEXT, MARK, Hosted, PullRequest, Said, Verdict, marks_in
-from runner.forge.drafts.values import at, list_at, number_at, text_at
 from runner.forge.errors import RefusedError
 from runner.forge.rest import Rest
+from runner.forge.values import at, list_at, number_at, text_at
 
 _DRAFT = "Draft: "
 _DEVELOPER = 30

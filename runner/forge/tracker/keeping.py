@@ -10,8 +10,10 @@ from typing import Protocol
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.git.repository import Repository
+from runner.core.text.redaction import Redactor
 from runner.core.work_items.documents import Kind, WorkItem
 from runner.core.work_items.tracker import TITLES, Tracker
 from runner.forge.tracker.backend import Backend, Link
@@ -104,11 +106,15 @@ def _name(item: WorkItem) -> str:
 
 
 class Keeping(Struct, frozen=True, kw_only=True):
-    """Where acts are done and recorded; `mark` makes a marker of a key."""
+    """Where acts are done and recorded; `mark` makes a marker of a key.
+
+    Sessions write the files, so `redactor` removes secrets from what is sent.
+    """
 
     backend: Backend
     ledger: Ledger
     mark: Callable[[str], str]
+    redactor: Redactor
 
     async def carry_out(self, acts: Sequence[Act]) -> dict[str, str]:
         """Do what is to be done, each once; return the ids by the keys of items."""
@@ -134,9 +140,12 @@ class Keeping(Struct, frozen=True, kw_only=True):
             found = found or await backend.find(marker)
             if found:
                 break
-        item_id = found or await backend.create(act.item, marker)
+        item_id = found or await backend.create(self._clean(act.item), marker)
         await ledger.done(marker, item_id)
         return item_id
+
+    def _clean(self, item: WorkItem) -> WorkItem:
+        return replace(item, title=self.redactor.text(item.title), body=self.redactor.text(item.body))
 
     async def _link(self, act: Act, other: WorkItem, ids: Mapping[str, str]) -> None:
         item_id, other_id = (one.id or ids.get(one.key, "") for one in (act.item, other))

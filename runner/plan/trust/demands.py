@@ -14,7 +14,7 @@ from runner.core.flow import QUICK, USER_FOLDER, Edition
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.core.trust import OF_STORIES, Demand
-from runner.core.work_items.tracker import Tracker
+from runner.core.work_items.tracker import HOSTED, Tracker
 from runner.flows.catalog import load_flow, user_files
 from runner.forge.tracker.servers import server_demands
 from runner.plan.plan import Plan
@@ -57,7 +57,7 @@ def tracker_demands(
     """Return the MCP servers in files of the repository that steps with work items might start."""
     flows = {(story.flow, story.dialect or settings.dialect) for story in stories}
     flows = {(name, dialect) for name, dialect in flows if name != QUICK.name}
-    if not flows or settings.tracker == Tracker.LOCAL:
+    if not flows or settings.tracker in {Tracker.LOCAL, *HOSTED}:
         return
     demands = tuple(server_demands(repository, base, only=settings.tracker_server))
     if demands and any(_has_tracker(name, dialect, repository.top) for name, dialect in flows):

@@ -8,7 +8,7 @@ from isolation.git.repository import Repository
 from isolation.paths import current_branch
 from runner.core.errors import UsageError
 from runner.core.settings import Settings
-from runner.forge.drafts.address import Address, address_of
+from runner.forge.address import Address, address_of
 from runner.forge.drafts.github import GitHub
 from runner.forge.drafts.gitlab import GitLab
 from runner.forge.drafts.hosted import Forge

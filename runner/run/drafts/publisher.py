@@ -29,6 +29,8 @@ from runner.forge.errors import RefusedError
 from runner.run.drafts.body import DraftFacts, joined, load_template, render, title_of
 
 _WORDS = 130
+_BY_HAND = "nothing is pushed by force; look at what is there, and bring both together by hand."
+_BY_GIT = "git signs in by itself: `git push --dry-run {}` must work; for GitHub, `gh auth setup-git` helps."
 
 
 class DraftRefusedError(RunnerError):
@@ -225,7 +227,7 @@ class Publisher:
         if pushed.refusal:
             raise DraftRefusedError(
                 f"cannot push {content.branch} to {described(desk.repository, remote)}: {pushed.refusal}",
-                hint="nothing is pushed by force; look at what is there, and bring both together by hand.",
+                hint=_BY_HAND if "[rejected]" in pushed.refusal else _BY_GIT.format(remote),
             )
         acts = self._acts(content, found)
         if found is None:

@@ -4,6 +4,7 @@ The tools of the configured MCP servers say which trackers there are. What was s
 state file, so the gate is passed once. After the step, its work items are created, or its files marked.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,25 +12,30 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from trio import to_thread
 
+from isolation.git.repository import Repository
 from isolation.model import Workspace
 from runner.core import choose
 from runner.core.errors import SettingsError
 from runner.core.events.events import Noted
-from runner.core.flow import FlowStep
-from runner.core.model import Decision
+from runner.core.flow import QUICK, Edition, FlowStep
+from runner.core.model import Decision, Story
+from runner.core.settings import Settings
 from runner.core.text.names import did_you_mean, one_line
 from runner.core.work_items.documents import is_epics
-from runner.core.work_items.tracker import TITLES, Tracker
+from runner.core.work_items.tracker import HOSTED, TITLES, Tracker
+from runner.flows.catalog import load_flow
 from runner.flows.story_state import StoryState
+from runner.forge.programs import GH, GLAB
 from runner.forge.tracker.errors import TrackerError
 from runner.forge.tracker.files import mark_pending
-from runner.forge.tracker.servers import McpServer, Servers
+from runner.forge.tracker.servers import McpServer, Servers, load_servers
 from runner.story.context.context import StoryContext
 from runner.story.flow.briefing import work_item_files
-from runner.story.flow.tracker_work import StoryTracker
+from runner.story.flow.tracker_work import StoryTracker, address_of_issues
 from runner.story.session.hooks import run_aside
 
 WITHOUT_TRACKER = "B"
+_SIGN_IN = {Tracker.GITHUB: GH.sign_in, Tracker.GITLAB: GLAB.sign_in}
 
 
 class Detection(Struct, frozen=True, kw_only=True):
@@ -67,7 +73,8 @@ class TrackerGate:
         if name is None:
             return detection.question
         if name not in {Tracker.LOCAL, recorded} and not await self._entered(name, detection.refusals):
-            return choose.tracker_failed()
+            again = _SIGN_IN.get(name)
+            return choose.tracker_failed(again=again) if again else choose.tracker_failed()
         if recorded != name:
             await to_thread.run_sync(self._state.set_tracker, name)
             await self._note(f"work item tracker: {name} ({detection.reason})")
@@ -234,3 +241,32 @@ def _both(found: Mapping[Tracker, str], notes: Iterable[str]) -> Detection:
         choices=choices,
         notes=tuple(notes),
     )
+
+
+def work_item_note(repository: Repository, base: str, stories: Iterable[Story], settings: Settings) -> str:
+    """Return what steps of these stories will create outside; empty if nothing. Starts no server. Blocks.
+
+    Raises TrackerError if the settings name a forge, but nothing says which repository there.
+    """
+    if not any(_creates(story, settings, repository) for story in stories):
+        return ""
+    environ, setting = os.environ, settings.tracker_server
+    found = settled(settings.tracker, "") or by_words(
+        load_servers(repository, base, setting=setting, environ=environ)
+    )
+    tracker = found.name
+    if tracker in HOSTED:
+        place = f"as issues of {address_of_issues(repository, settings, tracker).name} on {TITLES[tracker]}"
+    elif tracker in TITLES:
+        project = settings.tracker_project
+        place = f"in {TITLES[tracker]}" + (f", project {project}" if project else "")
+    else:
+        return ""
+    return f"work items: steps that plan create epics, tasks and their links {place}"
+
+
+def _creates(story: Story, settings: Settings, repository: Repository) -> bool:
+    if story.flow == QUICK.name:
+        return False
+    flow = load_flow(story.flow, Edition(story.dialect or settings.dialect), repository.top)
+    return any(step.tracker for step in flow.steps)

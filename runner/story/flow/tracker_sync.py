@@ -19,10 +19,11 @@ from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.events.work_items import WorkItemKept, WorkItemPlanned
 from runner.core.settings import Settings
+from runner.core.text.redaction import Redactor
 from runner.core.work_items.documents import Kind, WorkItem, is_epics
 from runner.core.work_items.tracker import Tracker
 from runner.flows.on_request.story_branch import StoryBranch
-from runner.forge.tracker.access import open_backend, probe
+from runner.forge.tracker.access import probe
 from runner.forge.tracker.client import Launch
 from runner.forge.tracker.errors import TrackerError
 from runner.forge.tracker.files import load_items, write_ids
@@ -30,6 +31,7 @@ from runner.forge.tracker.keeping import Act, Keeping, acts_of, described, first
 from runner.forge.tracker.servers import McpServer, Servers, load_servers
 from runner.story.flow.briefing import work_item_files
 from runner.story.flow.tracker_gate import by_words, settled
+from runner.story.flow.tracker_work import Way
 
 
 class SyncError(RunnerError):
@@ -100,12 +102,13 @@ class Sync:
                 return Launch(keeper=keeper, cwd=cwd, environment=scrubbed(os.environ))
 
             tracker = await self._tracker(servers, launch)
-            project = self._settings.tracker_project
+            way = Way(repository=on.repository, settings=self._settings, launch=launch)
             origin = await to_thread.run_sync(first_commit, on.repository, pending.base)
-            async with open_backend(tracker, servers, launch, project) as backend:
+            async with way.open(tracker, servers) as backend:
                 ledger = _Journal(on, self._record)
                 mark = partial(marker_of, origin, on.story.id)
-                keeping = Keeping(backend=backend, ledger=ledger, mark=mark)
+                redactor = Redactor(os.environ)
+                keeping = Keeping(backend=backend, ledger=ledger, mark=mark, redactor=redactor)
                 ids = await keeping.carry_out(pending.acts)
         return await to_thread.run_sync(self._commit, pending, ids)
 
@@ -120,7 +123,7 @@ class Sync:
         why = "; ".join(probed.problems) or "no configured MCP server leads to a tracker"
         raise TrackerError(
             "two trackers are configured" if names else why,
-            hint="say which with `tracker`, and configure its MCP server.",
+            hint="say which with `tracker`, and configure its MCP server; `github` and `gitlab` need none.",
         )
 
     def _commit(self, pending: Pending, ids: dict[str, str]) -> str:

@@ -11,21 +11,64 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import trio
+from msgspec import Struct
 from msgspec.structs import replace
-from trio import to_thread
+from trio import from_thread, to_thread
 
-from isolation.git.repository import scrubbed
+from isolation.git.repository import Repository, scrubbed
 from isolation.model import Confinement, Workspace
 from runner.core.events.work_items import WorkItemKept, WorkItemPlanned
-from runner.core.work_items.tracker import Tracker
-from runner.forge.tracker.access import Probed, open_backend, probe
+from runner.core.settings import Settings
+from runner.core.work_items.tracker import HOSTED, Tracker
+from runner.forge.address import Address
+from runner.forge.tracker.access import LaunchOf, Probed, open_backend, probe
 from runner.forge.tracker.backend import Backend
 from runner.forge.tracker.client import Launch
 from runner.forge.tracker.files import load_items, write_ids
+from runner.forge.tracker.issues import issues_address, open_issues
 from runner.forge.tracker.keeping import Keeping, acts_of, first_commit, marker_of
 from runner.forge.tracker.servers import McpServer, Servers, load_servers
 from runner.story.context.context import StoryContext
 from runner.story.session.environment import session_seal, user_environment
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """How trackers are reached from here: a repository with its settings, and how a server is started."""
+
+    repository: Repository
+    settings: Settings
+    launch: LaunchOf
+
+    @asynccontextmanager
+    async def open(self, tracker: Tracker, servers: Servers) -> AsyncIterator[Backend]:
+        """Open a tracker, signed in; raises TrackerError with the reason if that fails."""
+        if tracker in HOSTED:
+            address = await to_thread.run_sync(address_of_issues, self.repository, self.settings, tracker)
+            yield await open_issues(tracker, address, os.environ, pause=_pause)
+            return
+        project = self.settings.tracker_project
+        async with open_backend(tracker, servers, self.launch, project) as backend:
+            yield backend
+
+
+def address_of_issues(repository: Repository, settings: Settings, tracker: Tracker) -> Address:
+    """Return whose issues keep the work items; raises TrackerError if nothing says so. Blocks."""
+    remote = settings.draft_remote
+    url = repository.run("config", "--get", f"remote.{remote}.url", check=False).stdout.strip()
+    return issues_address(
+        tracker,
+        settings.tracker_project,
+        forge=settings.forge,
+        url=url,
+        remote=remote,
+        environ=os.environ,
+    )
+
+
+def _pause(seconds: float) -> None:
+    """Wait in a thread; whatever ends the run ends the wait."""
+    from_thread.run(trio.sleep, seconds)
 
 
 class StoryTracker:
@@ -51,6 +94,8 @@ class StoryTracker:
         Where a command of the user's says whether the tracker can be used, there may be no server at all.
         """
         settings = self._context.settings
+        if tracker in HOSTED:
+            return True
         if not settings.tracker_auth or settings.tracker_server:
             return True
         return any(server.hinted is tracker for server in self.servers().servers)
@@ -63,9 +108,10 @@ class StoryTracker:
     @asynccontextmanager
     async def open(self, tracker: Tracker) -> AsyncIterator[Backend]:
         """Open the tracker, signed in; raises TrackerError with the reason if that fails."""
+        context = self._context
         servers = await to_thread.run_sync(self.servers)
-        project = self._context.settings.tracker_project
-        async with open_backend(tracker, servers, self._launch, project) as backend:
+        way = Way(repository=context.repository, settings=context.settings, launch=self._launch)
+        async with way.open(tracker, servers) as backend:
             yield backend
 
     def _launch(self, server: McpServer) -> Launch:
@@ -96,7 +142,12 @@ class StoryTracker:
         if acts:
             origin = await to_thread.run_sync(self._origin)
             async with self.open(tracker) as backend:
-                keeping = Keeping(backend=backend, ledger=_Journal(self._context), mark=self._mark(origin))
+                keeping = Keeping(
+                    backend=backend,
+                    ledger=_Journal(self._context),
+                    mark=self._mark(origin),
+                    redactor=self._context.log.redactor,
+                )
                 ids = await keeping.carry_out(acts)
         return await to_thread.run_sync(write_ids, top, docs, items, ids)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from runner.core.limits.context_zone import Zone
 from runner.core.model import Outcome, SessionRecord
 from runner.core.text.words import count
+from runner.core.work_items.tracker import TITLES
 
 DONE_EXAMPLE = {"status": "done", "notes": "one line about what you did"}
 ASK_EXAMPLE = {
@@ -35,7 +36,6 @@ _LEAVE_SHARED = (
     "Leave the work in the files. Others work in this folder, too, so use git for looking only: do not "
     "commit, stage, stash, switch or restore. What is yours is committed for you."
 )
-_TRACKERS = {"jira": "Jira", "ado": "Azure DevOps"}
 
 
 class StateFacts(Struct, frozen=True, kw_only=True):
@@ -136,16 +136,16 @@ def tracker(name: str, *, by_agent: bool = False) -> str:
     """Say where the work items of this step are kept, and how their files are named."""
     if not name:
         return ""
-    if name in _TRACKERS and not by_agent:
+    title = next((words for one, words in TITLES.items() if one == name), "")
+    if title and not by_agent:
         return (
-            f"Work items are kept in {_TRACKERS[name]}. The runner creates them from your files when the "
+            f"Work items are kept in {title}. The runner creates them from your files when the "
             "step is complete, so create none yourself. Begin the names of task files with numbers, such as "
             "`01_initial_structure.md`; it puts ids in their place. In each task file write a line "
             "`Epic: <name>` and, if it waits for other tasks, a line `Dependencies: <file names>`. Begin the "
             "heading of each epic with `## Epic:`."
         )
-    if name in _TRACKERS:
-        title = _TRACKERS[name]
+    if title:
         return (
             f"Work items are kept in {title}. Create one for each epic or task file with your tools, link "
             "tasks to their epics, begin the name of a task file with the id of its work item, and put a "

@@ -10,9 +10,12 @@ import pytest
 from isolation.git.repository import Repository
 from runner.core.choose import render
 from runner.core.errors import SettingsError
+from runner.core.model import Story, StoryId
+from runner.core.settings import Settings
 from runner.core.work_items.tracker import Tracker
+from runner.forge.tracker.errors import TrackerError
 from runner.forge.tracker.servers import McpServer, load_servers, server_demands
-from runner.story.flow.tracker_gate import by_words, detected, settled
+from runner.story.flow.tracker_gate import by_words, detected, settled, work_item_note
 from tests.conftest import git
 
 
@@ -144,3 +147,37 @@ def test_what_the_repository_would_start_is_a_demand_without_its_secrets(repo: P
     second = list(server_demands(Repository.open(repo), "HEAD"))
     assert first[0].value != second[0].value
     assert list(server_demands(Repository.open(repo), "HEAD", only="k")) == []
+
+
+@pytest.mark.parametrize(
+    ("flow", "settings", "note"),
+    [
+        ("greenfield", {"tracker": "github"}, "as issues of acme/shop on GitHub"),
+        (
+            "greenfield",
+            {"tracker": "github", "tracker_project": "acme/plan"},
+            "as issues of acme/plan on GitHub",
+        ),
+        ("greenfield", {"tracker": "jira", "tracker_project": "SHOP"}, "in Jira, project SHOP"),
+        ("greenfield", {}, "in Azure DevOps"),
+        ("greenfield", {"tracker": "local"}, ""),
+        ("quick", {"tracker": "github"}, ""),
+    ],
+)
+def test_a_plan_says_where_work_items_will_go(
+    repo: Path, flow: str, settings: dict[str, str], note: str
+) -> None:
+    """By the settings and the names of servers alone; a story without such steps creates none."""
+    git(repo, "remote", "add", "origin", "git@github.com:acme/shop.git")
+    _commit(repo, ".mcp.json", _servers(azuredevops={"command": "x"}))
+    story = Story(id=StoryId("a"), title="A", prompt="x", flow=flow)
+    given = Settings(**settings)  # type: ignore[arg-type]  # texts
+    whole = f"work items: steps that plan create epics, tasks and their links {note}"
+    assert work_item_note(Repository.open(repo), "HEAD", [story], given) == (whole if note else "")
+
+
+def test_a_forge_that_nothing_leads_to_is_refused_before_a_run(repo: Path) -> None:
+    """Not after the first steps are paid for."""
+    story = Story(id=StoryId("a"), title="A", prompt="x", flow="greenfield")
+    with pytest.raises(TrackerError, match="the remote origin leads to no repository on GitLab"):
+        work_item_note(Repository.open(repo), "HEAD", [story], Settings(tracker="gitlab"))

@@ -2,8 +2,9 @@
 
 A step of a flow that found no tracker, or was to continue without one, leaves `Tracker: pending` in its
 files. `tracker sync` creates these items in Jira or Azure DevOps, through the MCP server that is configured,
-writes their ids into the files, names task files after them and commits that on the story's branch. What
-exists already is found by its mark and not created again. It refuses while a run is active.
+or as issues on GitHub or GitLab if the setting `tracker` says so. It writes their ids into the files, names
+task files after them and commits that on the story's branch. What exists already is found by its mark and not
+created again. It refuses while a run is active.
 """
 
 import argparse
@@ -85,10 +86,13 @@ def _chosen(arguments: argparse.Namespace) -> "list[tuple[RunSnapshot, StorySnap
 
 
 def _demands(repository: "Repository", loaded: "Loaded", base: str) -> "Sequence[Demand]":
-    """Return what files of the repository would start here."""
+    """Return what files of the repository would start here, or send to."""
+    from runner.core.work_items.tracker import HOSTED
     from runner.forge.tracker.servers import server_demands
 
     own = [demand for demand in loaded.demands if demand.what.startswith("tracker")]
+    if loaded.settings.tracker in HOSTED:
+        return own
     return (*own, *server_demands(repository, base, only=loaded.settings.tracker_server))
 
 

@@ -132,6 +132,8 @@ def _through_the_forge(arguments: argparse.Namespace, output: Output) -> int:
         output.answer(f"{name:<24} {words}  {numbers[name].url}")
     for name, why in queued.waiting:
         output.answer(f"{name:<24} {why}")
+    if not queued.outcomes and not queued.failures:
+        output.answer(f"no story is done that is not on {queued.onto} yet")
     return show_failures(queued, output)
 
 

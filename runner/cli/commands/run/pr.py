@@ -2,7 +2,8 @@
 
 Without STORY, every done story gets one that is not on the target yet. The draft of a story that depends on
 another is stacked on its branch. Drafts are found by their branch, so there is never a second one; what
-people have written in them stays. Nothing is merged, and nothing is pushed by force. `gh` must be signed in.
+people have written in them stays. Nothing is merged, and nothing is pushed by force. `gh` or `glab` must be
+signed in.
 """
 
 import argparse

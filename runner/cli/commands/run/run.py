@@ -68,6 +68,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         from runner.run.drafts.live import require_drafts
 
         output.say(require_drafts(plan.repository, plan.settings))
+    if note := _work_items(plan):
+        output.say(note)
     from runner.remote.cluster.entrance import carriers_of
 
     carriers_of(plan.settings, plan.repository.top)  # what is wrong about the cluster is said before anything
@@ -99,6 +101,18 @@ def _from_outside(arguments: argparse.Namespace, output: Output) -> "tuple[Story
     return imported.stories
 
 
+def _work_items(plan: "Plan") -> str:
+    """Return where work items will be created; empty if no story creates any."""
+    from runner.core.flow import QUICK
+
+    active = [story for story in plan.own if story.id not in plan.finished and story.flow != QUICK.name]
+    if not active:
+        return ""
+    from runner.story.flow.tracker_gate import work_item_note
+
+    return work_item_note(plan.repository, plan.base, active, plan.settings)
+
+
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.agents.workers import agents_of
     from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
@@ -121,6 +135,8 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
         from runner.run.drafts.live import draft_note
 
         output.say(f"note: {draft_note(plan.repository, plan.settings)}")
+    if note := _work_items(plan):
+        output.say(f"note: {note}")
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
