@@ -31,12 +31,12 @@ from runner.land.recovery import give_up, recover
 from runner.land.restack import Restack, restack, restack_line
 from runner.land.train import Style
 from runner.land.verification.verifier import PLACES, StoppedError, open_verifier
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
 from runner.run.cleanup import sweep_briefly
-from runner.run.coordinator import acquired
+from runner.run.several.acquisition import acquired
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl

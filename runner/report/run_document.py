@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from runner.core.left_out.evidence import RESOLVE, RETRY
 from runner.core.model import (
-    BaseCheck,
     Decision,
     RunSnapshot,
     SessionKind,
@@ -22,6 +21,7 @@ from runner.core.model import (
 )
 from runner.core.outlook.left import Outlook, Range
 from runner.core.outlook.waiting import Waiting, waiting
+from runner.core.progress.base import BaseCheck
 from runner.core.progress.candidates import Candidate
 from runner.core.progress.draft import Draft
 from runner.core.schedule.offers import next_command

@@ -33,7 +33,8 @@ from runner.core.settings import Settings
 from runner.core.text.names import did_you_mean
 from runner.machine import probe
 from runner.plan.earlier_runs import load_past
-from runner.plan.plan import Plan, worktree_root_of
+from runner.plan.plan import Plan
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.shared_tree import enforcement_of
 from runner.plan.standing import flow_of, unsaved_state
@@ -43,6 +44,7 @@ from runner.records.history import Past, past_of
 from runner.records.journal import Journal
 from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.setup import Assignment, make_context
+from runner.run.several.places import repository_of
 from runner.story.context.context import StoryContext, story_context
 from runner.story.context.stop import StopControl
 from runner.story.flow.steps import FlowSteps
@@ -114,7 +116,8 @@ def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _
     if story is None or entry is None:
         return None
     recorded = from_json(entry)
-    for retry in planned_retries(repository, snapshot, (recorded,)):
+    here = {story.repo: repository_of(repository, snapshot, story_id)}
+    for retry in planned_retries(here, snapshot, (recorded,)):
         snapshot = apply(snapshot, _event(retry))
         (recorded,) = as_recorded((recorded,), snapshot)
     if snapshot.stories[story_id] is story and story.status not in _RESUMABLE:

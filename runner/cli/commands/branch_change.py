@@ -101,7 +101,7 @@ def _create(
     from isolation.model import WorkspaceRequest
     from isolation.paths import worktree_path
     from isolation.worktree.opening import create_or_attach
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings

@@ -22,7 +22,7 @@ from runner.core.errors import NotFoundError
 from runner.core.model import SessionKind
 from runner.core.settings import Settings
 from runner.plan.guard import write_guard_of
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.run.control.story_view import StoryView, require_workspace
 from runner.story.session.environment import passed_environment, seal_of

@@ -16,7 +16,8 @@ from isolation.paths import autopilot_dir, find_repository, journal_path, story_
 from runner.core.events.events import Event
 from runner.core.events.fold import apply
 from runner.core.flow import QUICK
-from runner.core.model import BaseCheck, RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.model import RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.progress.base import BaseCheck
 from runner.core.progress.landing import LEASE, LandingProgress
 from runner.core.text.screen import TAIL_BYTES, LineTail, neutral
 from runner.records.journal import Journal

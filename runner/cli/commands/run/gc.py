@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
     from isolation.git.repository import Repository
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(Path(arguments.directory))
@@ -158,7 +158,7 @@ async def _remove_runs(repository: "Repository", settings: "Settings") -> "tuple
 
     from runner.core.model import RunId
     from runner.records.retention.runs import remove
-    from runner.run.coordinator import acquired
+    from runner.run.several.acquisition import acquired
 
     async with acquired(repository, RunId("gc")) as journal:
         # Judged once more, now that no other process can change a run.

@@ -72,7 +72,7 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
     """Show what a crash left, ask, and repair it while holding the lease."""
     from isolation.files import lease
     from isolation.git.repository import Repository
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
     from runner.run.doctor.repair import find_repairs
 
