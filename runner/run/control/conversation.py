@@ -67,7 +67,8 @@ def conversation_of(view: StoryView, top: Path) -> AgentConversation:
             hint=f"`autopilot-multi open {view.story.id}` prints the folder in which it works.",
         )
     newest = worked[-1]
-    settings = settings_from_json(view.run.options, top=top)
+    info = view.run.repos.get(view.story.repo) if view.story.repo else None
+    settings = settings_from_json(info.settings if info else view.run.options, top=top)
     agent = KNOWN[newest.agent](settings.agents.get(newest.agent, AgentSettings()))
     return AgentConversation(
         agent=agent,

@@ -42,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--onto", metavar="BRANCH", help="the branch to land on (default: that of the main checkout)"
     )
     parser.add_argument(
+        "--repo",
+        metavar="NAME",
+        help="land in this repository only, of those in which stories have worked (default: in each)",
+    )
+    parser.add_argument(
         "--style",
         choices=SETTINGS["land-style"].choices,
         help="a merge of each branch, one commit for each story, or its commits in a straight line "
@@ -67,16 +72,50 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the train, or land it."""
     if arguments.pr:
         return _through_the_forge(arguments, output)
-    from runner.land.session import Request, land, show_plan
+    from runner.land.session import Request
+    from runner.land.several.requests import split
     from runner.land.train import Style
 
-    request = Request(
+    whole = Request(
         directory=Path(arguments.directory),
         names=arguments.stories,
         onto=arguments.onto,
         style=Style(arguments.style) if arguments.style else None,
         resolve=arguments.resolve,
     )
+    requests = split(whole, arguments.repo)
+    if len(requests) == 1:
+        ((_, request),) = requests.items()
+        return _land_in(request, arguments, output)
+    return _land_in_each(requests, arguments, output)
+
+
+def _land_in_each(requests: "Mapping[str, Request]", arguments: argparse.Namespace, output: Output) -> int:
+    """Land in one repository after the other, each with a train of its own; none undoes another."""
+    from isolation.errors import IsolationError
+    from runner.cli.landing.each import PartOutput
+    from runner.core.errors import RunnerError
+
+    codes, parts = [], []
+    for name, request in requests.items():
+        part = PartOutput(output, name)
+        output.answer("" if arguments.events else f"{name}:")
+        try:
+            codes.append(_land_in(request, arguments, part))
+        except (RunnerError, IsolationError) as error:
+            part.error(code=error.code, message=error.message, hint=error.hint)
+            codes.append(error.exit_code)
+        parts.append(part)
+    if not arguments.events:
+        document = {"repos": [part.found for part in parts]}
+        output.document(document, success=all(part.success for part in parts))
+    return next((code for code in codes if code), 0)
+
+
+def _land_in(request: "Request", arguments: argparse.Namespace, output: Output) -> int:
+    """Show the train of one repository, or land it."""
+    from runner.land.session import land, show_plan
+
     if arguments.dry_run:
         plan = show_plan(request)
         output.document({**_plan_data(plan), "dry_run": True})
@@ -151,7 +190,7 @@ def _require_consent(
     from runner.cli.commands.consent import require_consent
     from runner.plan.settings.load import load_settings
 
-    repository = Repository.open(request.directory)
+    repository = request.repository or Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
     settings = loaded.settings
     demands = list(loaded.demands)
@@ -159,7 +198,8 @@ def _require_consent(
         from runner.land.landing import landing_demands
 
         demands += landing_demands(repository, settings, plan, resolve=request.resolve)
-    require_consent(repository, demands, trust=settings.trust, output=output)
+    elsewhere = request.repository is not None
+    require_consent(repository, demands, trust=settings.trust, output=output, elsewhere=elsewhere)
 
 
 def _show(ended: "Ended", output: Output, *, silent: bool) -> int:

@@ -111,10 +111,12 @@ def _landings(repository: "Repository") -> "list[Repair]":
     from runner.land.landings import landings
     from runner.records.journal import Journal
     from runner.run.doctor.repair import Repair
+    from runner.run.several.belonging import known_repositories
 
     try:
         with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-            known = landings(journal)
+            every = known_repositories(repository, journal).values()
+            known = [each for there in every for each in landings(journal, there)]
     except (JournalError, NotFoundError):
         return []
     return [
