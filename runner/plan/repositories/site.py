@@ -1,11 +1,13 @@
 """One repository of a plan: what its stories start from, and which settings hold there."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from isolation.git.repository import Repository
 from isolation.paths import worktree_root
+from runner.core.errors import UsageError
 from runner.core.progress.repositories import HOME, RepositoryInfo
 from runner.core.settings import Settings
 from runner.core.trust import Demand
@@ -61,3 +63,14 @@ def worktree_root_of(repository: Repository, settings: Settings) -> Path:
 def label_of(repository: Repository) -> str:
     """Return the name of a repository for people: that of its folder."""
     return (repository.main_checkout or repository.common_dir).name.removesuffix(".git")
+
+
+def require_one_repository(sites: Mapping[str, Site], what: str) -> None:
+    """Raise if stories work in several repositories, which `what` does not know."""
+    others = [site.label for site in sites.values() if not site.is_home]
+    if others:
+        raise UsageError(
+            f"{what} works with one repository, and stories of this backlog work in others: "
+            f"{', '.join(others)}",
+            hint="run the stories of each repository by themselves, with --only or a backlog of their own.",
+        )

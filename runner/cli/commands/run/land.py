@@ -22,6 +22,7 @@ from runner.cli.run_options import add_trust, trust_of
 from runner.core.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from isolation.git.repository import Repository
     from runner.cli.final_report import Appendix
     from runner.core.settings import Settings
     from runner.land.candidates import Candidates
@@ -222,6 +223,37 @@ def land_at_end(
     """Land what a run has done, if it is wanted, and return what that adds to the end of the run."""
     if not settings.land:
         return None
+    from msgspec.structs import replace as changed
+
+    from runner.cli.final_report import Appendix
+    from runner.plan.settings.json_form import from_json
+    from runner.run.several.places import repository_at
+
+    if not ended.run.repos:
+        return _land_one(directory, settings, ended, output)
+    parts, texts, code, run = [], [], ended.exit_code, ended.run
+    for repo, info in run.repos.items():
+        there = repository_at(info) if repo else None
+        own = changed(from_json(info.settings, top=there.top), trust=settings.trust) if there else settings
+        one = _land_one(
+            directory, own, changed(ended, run=run, exit_code=code), output, repo=repo, there=there
+        )
+        parts.append({"repo": info.name, **one.data["landing"]})
+        texts.append(f"{info.name}:\n{one.text or 'nothing was landed'}")
+        code, run = one.code, one.run
+    return Appendix(run=run, code=code, data={"landing": {"repos": parts}}, text="\n".join(texts))
+
+
+def _land_one(
+    directory: Path,
+    settings: "Settings",
+    ended: "RunEnded",
+    output: Output,
+    *,
+    repo: str = "",
+    there: "Repository | None" = None,
+) -> "Appendix":
+    """Land what a run has done in one of its repositories; `there` is None in that of the run."""
     from isolation.git.repository import Repository
     from runner.cli.commands.consent import require_consent
     from runner.cli.final_report import Appendix
@@ -233,16 +265,18 @@ def land_at_end(
 
     def require(plan: "Plan") -> None:
         # The user may be gone when a run ends, so the question is left to `land`.
-        repository = Repository.open(directory)
+        repository = there or Repository.open(directory)
         demands = landing_demands(repository, settings, plan, resolve=False)
         require_consent(repository, demands, trust=settings.trust, output=output, ask=False)
 
-    landed = land_after(directory, settings, ended, view, require_consent=require)
+    landed = land_after(
+        directory, settings, ended, view, require_consent=require, repo=repo, repository=there
+    )
     run = landed.ended.run
     if landed.landing is not None:
         data = {"landing": _landing_data(landed.landing)}
         return Appendix(run=run, code=landed.code, data=data, text=_landing_text(landed.landing))
-    words = f"nothing was landed: {landed.why_not}"
+    words = f"nothing was landed{f' in {repo}' if repo else ''}: {landed.why_not}"
     output.warn(words) if landed.failed else output.say(words)
     data = {"landing": {"landed": [], "not_landed": [], "why_not": landed.why_not}}
     return Appendix(run=run, code=landed.code, data=data)

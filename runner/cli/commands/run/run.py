@@ -120,7 +120,7 @@ def _require_consent(plan: "Plan", output: Output) -> None:
 
 def refuse_several(plan: "Plan", arguments: argparse.Namespace) -> None:
     """Raise if the run is to go to other machines although its stories work in several repositories."""
-    from runner.core.errors import UsageError
+    from runner.plan.repositories.site import require_one_repository
 
     ways = {
         "--cluster": plan.settings.cluster,
@@ -128,13 +128,9 @@ def refuse_several(plan: "Plan", arguments: argparse.Namespace) -> None:
         "--shard-in": arguments.shard_in,
         "--push": arguments.push,
     }
-    given = [flag for flag, value in ways.items() if value]
-    if plan.several and given:
-        names = ", ".join(site.label for site in plan.sites.values() if not site.is_home)
-        raise UsageError(
-            f"{given[0]} works with one repository, and stories of this run work in others: {names}",
-            hint="run the stories of each repository by themselves, with --only or a backlog of their own.",
-        )
+    for flag, value in ways.items():
+        if value:
+            require_one_repository(plan.sites, flag)
 
 
 def _from_outside(arguments: argparse.Namespace, output: Output) -> "tuple[Story, ...] | None":
