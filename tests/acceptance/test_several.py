@@ -112,6 +112,7 @@ def test_a_kill_loses_nothing_in_either_repository(app: Path, web: Path, tmp_pat
         taken = run(web, "run", "--json")
         assert taken.document["error"]["code"] == "lease-held"
         assert str(app) in taken.document["error"]["message"]
+        assert f"status -C {app}" in run(web, "status", "--json").document["error"]["hint"]
         os.kill(program.pid, signal.SIGKILL)
     go.touch()
     resumed = run(app, "resume", "--json")

@@ -134,7 +134,7 @@ def test_claims_are_proven_in_each_repository(app: Path) -> None:
     """The same path in two repositories is two files."""
     write_story(app, "a", command="true", owns=["x/**"])
     write_story(app, "b", command="true", owns=["x/**"], repo="../web")
-    flags = {"bg-isolation": "none", "deconflict-paths": ("**",)}
+    flags: dict[str, str | tuple[str, ...]] = {"bg-isolation": "none", "deconflict-paths": ("**",)}
     backlog = load_backlog(RunRequest(directory=app, flags=flags))
     assert [story.owns for story in backlog.stories] == [("x/**",), ("x/**",)]
 
