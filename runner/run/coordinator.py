@@ -409,6 +409,7 @@ async def _context(
         assignment.worktree_root,
         level=assignment.enforcement.level,
         byproducts=assignment.byproducts,
+        beside=assignment.enforcement.write_guard.beside,
     ) as tree:
         context = make_context(
             assignment, log=log, keeper=keeper, control=control, shared_tree=tree, past=past, left_open=left

@@ -124,12 +124,15 @@ def test_a_kill_loses_nothing_in_either_repository(app: Path, web: Path, tmp_pat
     assert run(web, "run", "--json").code in {0, 3}
 
 
-def test_sessions_stay_in_their_repository(app: Path, web: Path) -> None:
+@pytest.mark.parametrize("isolation", ["worktree", "none"])
+def test_sessions_stay_in_their_repository(app: Path, web: Path, isolation: str) -> None:
     """A session cannot write into the checkout or the git directory of another repository of the run."""
     write_story(app, "a", command=f"echo x > {web}/intruder || echo kept; {writes('a.txt')}")
     there = f"echo x > {app}/intruder || echo x > {app}/.git/intruder || echo kept; {writes('w.txt')}"
     write_story(app, "w", command=there, repo="../web")
-    ran = run(app, "--json")
+    ran = run(app, "--bg-isolation", isolation, "--deconflict-paths", "{id}.txt", "--json")
+    if isolation == "none" and ran.code == 1:
+        pytest.skip("nothing here keeps stories in one tree apart")
     if ran.data["enforcement"] == "none":
         pytest.skip("no write guard on this machine")
     assert not (web / "intruder").exists()

@@ -123,7 +123,14 @@ async def parts_of(
             root = site.worktree_root
             tree = await trees.enter_async_context(
                 open_shared_tree(
-                    site.repository, run_id, own, site.settings, root, level=plan.level, byproducts=byproducts
+                    site.repository,
+                    run_id,
+                    own,
+                    site.settings,
+                    root,
+                    level=plan.level,
+                    byproducts=byproducts,
+                    beside=plan.write_guard.beside,
                 )
             )
             left: Collection[StoryId] = ()

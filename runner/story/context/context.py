@@ -211,6 +211,7 @@ def apart(context: StoryContext) -> StoryContext:
     run = context.run
     settings = structs.replace(run.settings, bg_isolation=IsolationMode.WORKTREE.value)
     guard = write_guard_of(run.repository.paths, settings, run.worktree_root)
+    guard = structs.replace(guard, beside=run.write_guard.beside)
     moved = structs.replace(run, shared_tree=None, settings=settings, write_guard=guard)
     return structs.replace(context, run=moved, settings=settings)
 
