@@ -69,7 +69,8 @@ def clone_path(url: str, environ: Mapping[str, str]) -> Path:
     )
     name = name_in(url) or "repository"
     key = hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()[:12]
-    return base / "autopilot-multi" / "repositories" / f"{name}-{key}" / name
+    # Not in the folder of the program: sessions do not see that one.
+    return base / "autopilot-multi-repositories" / f"{name}-{key}" / name
 
 
 def clone(door: Repository, url: str, environ: Mapping[str, str]) -> Path:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.paths import autopilot_dir, find_repository, journal_path, story_dir
-from runner.core.errors import NotFoundError
+from runner.core.errors import NotFoundError, UsageError
 from runner.core.events.events import Event
 from runner.core.events.fold import apply
 from runner.core.flow import QUICK
@@ -68,7 +68,7 @@ class RunReader:
             holder = read_holder(self.common_dir)
             if holder is None or not holder.home or not holder_is_alive(self.common_dir):
                 raise
-            raise NotFoundError(
+            raise UsageError(
                 f"run {holder.run_id} of {holder.home} works here, and its journal is there",
                 hint=f"`autopilot-multi status -C {shlex.quote(holder.home)}` shows it.",
             ) from error
