@@ -173,6 +173,13 @@ def test_what_is_a_url(text: str, expected: bool) -> None:  # noqa: FBT001  a ta
     assert is_url(text) is expected
 
 
+def test_a_clone_lies_in_the_folder_for_clones() -> None:
+    """Whatever the URL says."""
+    folder = clone_path("https://example.org/web.git", os.environ).parents[1]
+    for url in ("https://example.org/..", "https://example.org/../../..", "host:..", "https://example.org/"):
+        assert clone_path(url, os.environ).resolve().parents[1] == folder.resolve()
+
+
 def test_a_story_without_a_repository_has_the_digest_it_had() -> None:
     """What earlier versions have finished stays finished; in another repository it is other work."""
     story = Story(id=StoryId("a"), title="a", prompt="Do it.")

@@ -15,6 +15,7 @@ from isolation.git.remotes import without_credentials
 from isolation.git.repository import Repository
 from isolation.patterns import pattern
 from runner.core.errors import RunnerError
+from runner.core.text.names import slug
 from runner.core.trust import Demand
 
 ORIGIN_HEAD = "refs/remotes/origin/HEAD"
@@ -67,7 +68,7 @@ def clone_path(url: str, environ: Mapping[str, str]) -> Path:
         if folder.startswith("/")
         else Path(environ.get("HOME") or "~").expanduser() / ".local/share"
     )
-    name = name_in(url) or "repository"
+    name = slug(name_in(url))  # whatever the URL says, it names a folder
     key = hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()[:12]
     # Not in the folder of the program: sessions do not see that one.
     return base / "autopilot-multi-repositories" / f"{name}-{key}" / name
