@@ -196,17 +196,10 @@ def load_backlog(request: RunRequest) -> Backlog:
     settings = loaded.settings
     require_ownership(settings)
     sited = load_sites(
-        repository,
-        loaded,
-        _all_stories(request, settings, top),
-        flags=request.flags,
-        fetches=request.fetches,
+        repository, loaded, _all_stories(request, settings, top), flags=request.flags, fetches=request.fetches
     )
-    all_stories = sited.stories
-    # Resolved once: a branch that moves in the run must not give stories different bases.
-    base = repository.resolve(settings.base)
-    home = Site(name=HOME, label=label_of(repository), repository=repository, settings=settings, base=base)
-    sites = {HOME: home, **sited.others}
+    all_stories, sites = sited.stories, {HOME: _home(repository, settings), **sited.others}
+    base = sites[HOME].base
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources and request.given is None)
 
@@ -224,16 +217,14 @@ def load_backlog(request: RunRequest) -> Backlog:
     durations = expected_durations(claimed.stories, earlier.minutes)
     order = ordered(claimed.stories, durations)
 
-    used = {story.repo for story in order}
-    sites = {name: site for name, site in sites.items() if name == HOME or name in used}
-    for site in sites.values():
-        require_shareable(site.settings, site.repository, site.base)
+    sites = _shareable(sites, order)
     again = _again(request, order)
     done = _without(earlier.finished, again)
     finished = _present(sites, order, done, only_on_base=request.is_job)
     others = _used(request, shards.shards, settings, base)
     handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
+    said = (*loaded.notes, *sited.notes, *shards.problems, *claimed.notes)
     return Backlog(
         repository=repository,
         loaded=loaded,
@@ -242,13 +233,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(
-            *loaded.notes,
-            *sited.notes,
-            *shards.problems,
-            *claimed.notes,
-            *_order_notes(order, settings, others),
-        ),
+        notes=(*said, *_order_notes(order, settings, others)),
         other_jobs={**_other_jobs(request, shards.shards, left, only=only, base=base), **handed},
         handed_on=tuple(handed),
         others=others,
@@ -262,6 +247,21 @@ def load_backlog(request: RunRequest) -> Backlog:
         failed={} if request.is_job else _without(earlier.failed, again),
         fresh=_fresh(request, settings, [*again, *(only if request.retry_failed else ())], finished),
     )
+
+
+def _home(repository: Repository, settings: Settings) -> Site:
+    """Return the repository of the run; its base is resolved once, so that all stories have the same."""
+    base = repository.resolve(settings.base)
+    return Site(name=HOME, label=label_of(repository), repository=repository, settings=settings, base=base)
+
+
+def _shareable(sites: Mapping[str, Site], stories: Sequence[Story]) -> dict[str, Site]:
+    """Return the repositories in which these stories work; raises if the checkout of one cannot be shared."""
+    used = {HOME, *(story.repo for story in stories)}
+    found = {name: site for name, site in sites.items() if name in used}
+    for site in found.values():
+        require_shareable(site.settings, site.repository, site.base)
+    return found
 
 
 def _present(

@@ -243,11 +243,7 @@ async def resume_run(
             roots = {name: site.worktree_root for name, site in sites.items()} | {HOME: root}
             retries = await to_thread.run_sync(_tried_again, repositories, snapshot, again, roots)
         requeued = _continuing(snapshot, retries, again, continued, retry_failed=retry_failed)
-        for story_id, newer in continued.items():
-            if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
-                interaction.view.say(
-                    f"story {story_id} was continued by run {newer}, so this run leaves it alone"
-                )
+        _say_overtaken(interaction.view, snapshot, continued)
         if not requeued and not retries and snapshot.ended and not interaction.asks(snapshot):
             # It may have been killed between its last event and its records.
             await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
@@ -257,9 +253,8 @@ async def resume_run(
             stories = with_local_commands(stories, here, run_id)
         stories = as_recorded(stories, _with(snapshot, retries))
         home = Site(name=HOME, label="", repository=repository, settings=settings, base=snapshot.base)
-        enforcements = await to_thread.run_sync(
-            _enforcements, {HOME: home, **sites}, stories, enforcement_again
-        )
+        every = {HOME: home, **sites}
+        enforcements = await to_thread.run_sync(_enforcements, every, stories, enforcement_again)
         assignment = Assignment(
             repository=repository,
             settings=settings,
@@ -273,14 +268,16 @@ async def resume_run(
             sites=sites,
             enforcements=enforcements,
         )
-        return await _coordinate(
-            assignment,
-            _Beginning(
-                journal=journal, snapshot=snapshot, first=(*retries, ev.RunResumed(requeued=requeued))
-            ),
-            interaction,
-            Probe(PROGRAMS),
-        )
+        first = (*retries, ev.RunResumed(requeued=requeued))
+        resumed = _Beginning(journal=journal, snapshot=snapshot, first=first)
+        return await _coordinate(assignment, resumed, interaction, Probe(PROGRAMS))
+
+
+def _say_overtaken(view: View, run: RunSnapshot, continued: Mapping[StoryId, RunId]) -> None:
+    """Say which open stories a newer run has continued."""
+    for story_id, newer in continued.items():
+        if story_id in run.stories and run.stories[story_id].status in _OPEN:
+            view.say(f"story {story_id} was continued by run {newer}, so this run leaves it alone")
 
 
 def _tried_again(
