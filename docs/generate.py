@@ -18,6 +18,7 @@ from runner.cli.overview import COMMANDS
 from runner.cli.parser import Parser, common
 from runner.core.agent_settings import AgentSettings, EventKeys, Price
 from runner.core.declaration import Declared, declared_in, shown_value
+from runner.core.setting_groups.repo_settings import RepoSettings
 from runner.core.settings import SETTINGS, HookSettings
 from runner.core.tier_settings import TierRow, TierSettings, TierThresholds
 from runner.core.work_settings import ContextSettings
@@ -184,6 +185,14 @@ def _prices() -> list[list[str]]:
     return [["key", "meaning"], *rows]
 
 
+def _repos() -> list[list[str]]:
+    rows = [
+        [f"`repos.NAME.{item.key}`", item.setting.help + ("; required" if item.setting.required else "")]
+        for item in declared_in(RepoSettings)
+    ]
+    return [["key", "meaning"], *rows]
+
+
 def _hooks() -> list[list[str]]:
     rows = [
         [f"`hooks.{item.key}`", item.setting.help, item.setting.details] for item in declared_in(HookSettings)
@@ -229,6 +238,7 @@ _TABLES = {
     "agents": _agents,
     "events": _events,
     "prices": _prices,
+    "repos": _repos,
     "hooks": _hooks,
     "context": _context,
     "thresholds": _thresholds,

@@ -111,7 +111,10 @@ class Attempts(Struct, frozen=True, kw_only=True):
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The process that holds a lease; a pid alone does not identify it, since pids are reused."""
+    """The process that holds a lease; a pid alone does not identify it, since pids are reused.
+
+    `home` is the repository of its run; empty if that is the one of the lease.
+    """
 
     boot_id: str
     pid: int
@@ -119,6 +122,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     host: str
     run_id: str
     since: float
+    home: str = ""
 
 
 class WorkspaceRequest(Struct, frozen=True, kw_only=True):

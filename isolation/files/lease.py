@@ -12,6 +12,7 @@ Standard library only, since `status` reads it.
 
 import json
 import os
+import shlex
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from msgspec import structs
 from isolation.errors import IsolationError, LeaseHeldError
 from isolation.files.disk import LockFile, replace_file
 from isolation.model import Holder
-from isolation.paths import autopilot_dir, lease_lock_path, lease_path
+from isolation.paths import autopilot_dir, lease_lock_path, lease_path, main_checkout
 
 # `status` holds a shared lock for an instant, and a new holder writes its name only after locking.
 _PATIENCE = 1.0
@@ -53,8 +54,11 @@ class Lease:
         self.release()
 
 
-def acquire(common_dir: Path, run_id: str) -> Lease:
-    """Take the lease for a run; raises `LeaseHeldError`, which names the holder, if another run has it."""
+def acquire(common_dir: Path, run_id: str, *, home: Path | None = None) -> Lease:
+    """Take the lease for a run; raises `LeaseHeldError`, which names the holder, if another run has it.
+
+    `home` is the repository of the run, if that is another one.
+    """
     _make_private(common_dir)
     deadline = time.monotonic() + _PATIENCE
     while (lock := LockFile.attempt(lease_lock_path(common_dir))) is None:
@@ -62,7 +66,7 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
         # Without a running holder the lock may be a `status` that looks, or a holder that has not written
         # its name yet; both take an instant.
         if (holder is not None and _is_running(holder)) or time.monotonic() > deadline:
-            raise _held(holder)
+            raise _held(holder, common_dir)
         time.sleep(0.02)
     try:
         # Under the lock, so that what is found there can only be a dead holder's.
@@ -74,6 +78,7 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
             host=os.uname().nodename,
             run_id=run_id,
             since=time.time(),
+            home=str(home) if home else "",
         )
         replace_file(lease_path(common_dir), _to_json(holder))
     except BaseException:
@@ -133,17 +138,21 @@ def _free_name(path: Path) -> Path:
     return aside
 
 
-def _held(holder: Holder | None) -> IsolationError:
-    hint = "`autopilot-multi status` shows what it is doing, `autopilot-multi stop` ends it"
+def _held(holder: Holder | None, common_dir: Path) -> IsolationError:
+    there = f" -C {shlex.quote(holder.home)}" if holder and holder.home else ""
+    hint = f"`autopilot-multi status{there}` shows what it is doing, `autopilot-multi stop{there}` ends it"
     if holder is None:
         return LeaseHeldError(
             "another run is active in this repository (which one is unknown: its lease file cannot be read)",
             hint=hint,
         )
     since = datetime.fromtimestamp(holder.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    of = f" of {holder.home}" if holder.home else ""
+    where = main_checkout(common_dir) or common_dir
     return LeaseHeldError(
-        f"another run {holder.run_id} (pid {holder.pid} on {holder.host}) has been active here since {since}",
-        hint=hint,
+        f"another run {holder.run_id}{of} (pid {holder.pid} on {holder.host}) has been active here "
+        f"since {since}",
+        hint=f"{hint}; the repository is {where}" if holder.home else hint,
     )
 
 
@@ -169,7 +178,10 @@ def _start_ticks(pid: int) -> int:
 
 
 def _to_json(holder: Holder) -> bytes:
-    return json.dumps(structs.asdict(holder), indent=2).encode() + b"\n"
+    values = structs.asdict(holder)
+    if not holder.home:
+        del values["home"]  # an earlier version does not know it
+    return json.dumps(values, indent=2).encode() + b"\n"
 
 
 def _from_json(data: bytes) -> Holder:
@@ -180,7 +192,7 @@ def _from_json(data: bytes) -> Holder:
         datetime.fromtimestamp(holder.since, UTC)
     except (TypeError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    wanted = {"boot_id": str, "pid": int, "start_ticks": int, "host": str, "run_id": str}
+    wanted = {"boot_id": str, "pid": int, "start_ticks": int, "host": str, "run_id": str, "home": str}
     if any(type(getattr(holder, name)) is not kind for name, kind in wanted.items()):
         raise ValueError("a field has the wrong type")
     return holder

@@ -275,18 +275,23 @@ def for_worktree(
     root: Path,
     shared: Sequence[str] = (),
     view: View | None = None,
+    beside: Sequence[Path] = (),
 ) -> Confinement:
     """Confine a session to its worktree: the main checkout and all other worktrees are closed.
 
     In the git directory only what a commit on the story's own branch writes stays open. `root` is the folder
     of the story worktrees; `shared` are folders of the main checkout that worktrees use on purpose. With a
-    `view` the worktree stands at the place of the main checkout, which is out of reach.
+    `view` the worktree stands at the place of the main checkout, which is out of reach. `beside` are the
+    folders of other repositories in which stories work meanwhile.
     """
     common = repository.common_dir
     main = repository.main_checkout
+    own_places = tuple(place for place in (main, root, common) if place)
+    others = (path for path in beside if path.is_dir() and not any(map(path.is_relative_to, own_places)))
     elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
     closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: _GIT_DIRECTORY}
+    closed |= dict.fromkeys(map(_real, others), "another repository")
     closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
     git_dir = admin_dir(repository, workspace.path)

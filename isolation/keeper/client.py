@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -49,14 +49,16 @@ class TreeUsage(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_keeper(*, alive_lock: Path, network: bool = False) -> AsyncIterator["Keeper"]:
+async def open_keeper(
+    *, alive_lock: Path, more: Sequence[Path] = (), network: bool = False
+) -> AsyncIterator["Keeper"]:
     """Run the fork server; when the block is left, it and all keepers are gone.
 
     It starts while the block already runs, see `Keeper.ready`. `alive_lock` is created if it is missing,
-    never removed, and held as long as one of them lives. With `network` it prepares for sessions that have a
-    network of their own.
+    never removed, and held as long as one of them lives; so are `more`, those of further repositories. With
+    `network` it prepares for sessions that have a network of their own.
     """
-    server = ForkServer(alive_lock, network=network)
+    server = ForkServer(alive_lock, more=more, network=network)
     try:
         await server.open()
         yield Keeper(server)

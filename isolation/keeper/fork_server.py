@@ -37,8 +37,9 @@ _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server 
 class ForkServer:
     """The fork server of a run; one task at a time gives it a session."""
 
-    def __init__(self, alive_lock: Path, *, network: bool = False) -> None:
+    def __init__(self, alive_lock: Path, *, more: Sequence[Path] = (), network: bool = False) -> None:
         self._alive_lock = alive_lock
+        self._more = tuple(more)
         self._network = NETWORK_OWN if network else NETWORK_SHARED
         self._lock = trio.Lock()
         self._channel: socket.socket | None = None
@@ -57,7 +58,7 @@ class ForkServer:
         try:
             # Shielded: a cancellation in between would leave a server without an owner.
             with theirs, trio.CancelScope(shield=True):
-                command = _command(theirs.fileno(), self._alive_lock, self._network)
+                command = _command(theirs.fileno(), (self._alive_lock, *self._more), self._network)
                 self._process = await _start(command, theirs.fileno())
         except KeeperError:
             await self.close()
@@ -164,9 +165,10 @@ async def _start(command: list[str], descriptor: int) -> trio.Process:
         ) from error
 
 
-def _command(descriptor: int, alive_lock: Path, network: str) -> list[str]:
+def _command(descriptor: int, alive_locks: Sequence[Path], network: str) -> list[str]:
     root = Path(keeper_server.__file__).parent.parent.parent
-    arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level(), network]
+    lock, *more = (str(each.absolute()) for each in alive_locks)
+    arguments = [str(root), *more, str(descriptor), lock, kill_level(), network]
     # Isolated and without site packages: it starts fast, and no PYTHON* variable or .pth file changes it.
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 

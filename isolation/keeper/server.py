@@ -61,14 +61,16 @@ def main() -> None:
     """Serve until the coordinator closes its end; argv holds the socket, the lock, the kill level and a word.
 
     The word says whether sessions have a network of their own, so that what this needs is loaded once.
+    Further locks, of other repositories, come before the socket.
     """
-    descriptor, lock, level, network = sys.argv[-4:]
+    *more, descriptor, lock, level, network = sys.argv[2:]
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     try:
         # Blocking, since `wait_for_old_keepers` may hold it for the moment of its probe.
-        alive = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(alive, fcntl.LOCK_SH)
+        alive = tuple(os.open(each, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for each in (lock, *more))
+        for each in alive:
+            fcntl.flock(each, fcntl.LOCK_SH)
     except OSError as error:
         channel.sendall(f"error {error.strerror}\n".encode())
         return
@@ -132,7 +134,7 @@ class _Waiter:
 class _Server:
     """Forks keepers, and ends what a killed keeper left."""
 
-    def __init__(self, channel: socket.socket, level: str, alive: int) -> None:
+    def __init__(self, channel: socket.socket, level: str, alive: tuple[int, ...]) -> None:
         self._channel = channel
         self._alive = alive
         self._level = level
@@ -214,7 +216,8 @@ class _Server:
             return
         try:
             # An idle runner must not make the next run wait: it is no session.
-            os.close(self._alive)
+            for alive in self._alive:
+                os.close(alive)
             self._channel.close()
             self._waiter.close()
             for descriptor in self._keepers.values():

@@ -155,7 +155,7 @@ def _top(here: Path) -> Path | None:
 
 def _default_folders(here: Path) -> list[Path]:
     """Return the document folders of all story worktrees and of the checkout itself."""
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(here)

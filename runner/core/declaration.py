@@ -44,7 +44,8 @@ class Setting(Struct, frozen=True, kw_only=True):
     splits it. `inside` means paths within the repository, `anywhere` paths from `~` or `/` on, `hosts` what
     can be reached in a network. What a file of the repository sets is used only after the user has agreed if
     it `asks`, and never if it is the user's `own` to say. `table` is the class that declares the keys of a
-    table where the type does not. `key` is the name in files if that is not the field's, with hyphens.
+    table where the type does not. `short` is the key of an entry that a text in the place of the entry sets.
+    `key` is the name in files if that is not the field's, with hyphens.
     """
 
     help: str
@@ -67,6 +68,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     asks: bool = False
     own: bool = False
     table: type | None = None
+    short: str = ""
     key: str = ""
 
 

@@ -8,8 +8,10 @@ from typing import Any, NewType, TypeVar
 from msgspec import Struct, field
 
 from runner.core.forecast.clashes import Forecast
+from runner.core.progress.base import BaseCheck
 from runner.core.progress.candidates import Candidate, Review
 from runner.core.progress.landing import LandingProgress
+from runner.core.progress.repositories import HOME, RepositoryInfo
 from runner.core.progress.workspace import WorkspaceInfo
 
 StoryId = NewType("StoryId", str)
@@ -18,7 +20,6 @@ _N = TypeVar("_N", int, float)
 
 MAX_RETRIES = 3
 """How many retries of a step a state file can count, by its protocol; `max-attempts` may allow more."""
-
 DEFAULT_ATTEMPTS = 1 + MAX_RETRIES
 """How often a step is tried before its story fails, unless a setting or the story says otherwise."""
 SPIRAL_LIMIT = 2
@@ -106,7 +107,8 @@ class Story(Struct, frozen=True, kw_only=True):
     its work, `verify_minutes` each verify command. `ports` is how many it leases, `best_of` how many
     candidates it may have, `review` its reviewer, `needs` what a worker must have. What is None is left to
     the settings. `allow_no_change` says that it may succeed and leave everything as it is. `labels` are words
-    for people. `origin` names the issue that it was imported from.
+    for people. `origin` names the issue that it was imported from. `repo` is the repository in which it
+    works: as its author wrote it, and in a plan the name that it has there, empty for that of the run.
     """
 
     id: StoryId
@@ -134,6 +136,7 @@ class Story(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     origin: str = ""
     needs: tuple[tuple[str, float | str], ...] = ()
+    repo: str = ""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -331,6 +334,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     title: str
     status: Status
     depends_on: tuple[StoryId, ...] = ()
+    repo: str = HOME
     allow_no_change: bool = False
     estimate: float | None = None
     reason: str = ""
@@ -425,28 +429,11 @@ class Note(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BaseCheck(Struct, frozen=True, kw_only=True):
-    """What a verify command did on the untouched base; `answer` is empty while it runs.
-
-    `shared`: it is a command of the settings. `known`: an earlier run had asked. `output` is its end.
-    """
-
-    command: str
-    shared: bool
-    started_at: float
-    ended_at: float | None = None
-    answer: str = ""
-    exit_code: int | None = None
-    detail: str = ""
-    output: tuple[str, ...] = ()
-    log: str = ""
-    known: bool = False
-
-
 class RunSnapshot(Struct, frozen=True, kw_only=True):
     """A whole run. `stories` is in start order; `pauses`: until when agents wait; `followed`: newer base.
 
-    `paused`: the user wants no more stories to start for now.
+    `paused`: the user wants no more stories to start for now. `repos` are the repositories of its stories by
+    the name that these have for them, empty if there is one; `forecast` joins the `forecasts` of each.
     """
 
     run_id: RunId
@@ -471,7 +458,21 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     paused: bool = False
     base_checks: tuple[BaseCheck, ...] = ()
     forecast: Forecast | None = None
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
     landings: tuple[LandingProgress, ...] = ()
+    repos: Mapping[str, RepositoryInfo] = field(default_factory=dict)
+
+    def base_of(self, repo: str) -> str:
+        """Return the commit that stories in a repository start from."""
+        return self.repos[repo].base if repo in self.repos else self.base
+
+    def followed_in(self, repo: str) -> str:
+        """Return where the base of a repository is by now; empty if it was not followed."""
+        return self.repos[repo].followed if repo in self.repos else self.followed
+
+    def repo_name(self, repo: str) -> str:
+        """Return the name of a repository for people; empty where a run has only one."""
+        return self.repos[repo].name if repo in self.repos else ""
 
     @property
     def ended(self) -> bool:

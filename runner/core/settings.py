@@ -17,6 +17,7 @@ from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
 from runner.core.setting_groups.cluster_settings import ClusterSettings
+from runner.core.setting_groups.repo_settings import RepoSettings
 from runner.core.tier_settings import TierSettings
 from runner.core.work_settings import ContextSettings, HookSettings
 
@@ -417,6 +418,15 @@ class Settings(ClusterSettings, frozen=True, kw_only=True):
         Setting(
             help="what a million tokens of a model cost in US dollars",
             example='[prices."gpt-5"]\ninput = 1.25\noutput = 10',
+        ),
+    ] = field(default_factory=dict)
+    repos: Annotated[
+        Mapping[str, RepoSettings],
+        Setting(
+            asks=True,
+            help="short names of other repositories, for the key `repo` of a story: paths or URLs",
+            example='[repos]\nweb = "../web"',
+            short="at",
         ),
     ] = field(default_factory=dict)
     tiers: Annotated[

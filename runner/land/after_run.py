@@ -13,6 +13,7 @@ from isolation.paths import current_branch, journal_path
 from runner.core.errors import RunnerError, UsageError
 from runner.core.events.fold import EXIT_DONE, EXIT_SOME_FAILED, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, fold
 from runner.core.model import RunSnapshot, Status, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.settings import Settings
 from runner.land import session
 from runner.land.landing import Plan
@@ -44,16 +45,29 @@ def land_after(
     view: session.View,
     *,
     require_consent: Callable[[Plan], None],
+    repo: str = HOME,
+    repository: Repository | None = None,
 ) -> AfterRun:
-    """Land what a run has done; `require_consent` raises for what the user has not agreed to."""
-    names = _landable(ended.run)
+    """Land what a run has done; `require_consent` raises for what the user has not agreed to.
+
+    `repo` is the name that its stories have for the repository to land in, `repository` that one, if it is
+    not the run's own.
+    """
+    names = _landable(ended.run, repo)
     if ended.run.kill_switch is not None or ended.exit_code > _SIGNALS:
         return AfterRun(ended=ended, code=ended.exit_code, why_not="the run was ended early")
     if not names:
         return AfterRun(ended=ended, code=ended.exit_code, why_not="no story is done")
     try:
-        onto = _target(Repository.open(directory), settings)
-        request = session.Request(directory=directory, settings=settings, names=names, asked=False, onto=onto)
+        onto = _target(repository or Repository.open(directory), settings)
+        request = session.Request(
+            directory=directory,
+            settings=settings,
+            names=names,
+            asked=False,
+            onto=onto,
+            repository=repository,
+        )
         landing = session.land(request, view, confirmed=partial(_confirmed, require_consent))
     except (IsolationError, RunnerError) as error:
         why = f"{error.message} ({error.hint})" if error.hint else error.message
@@ -86,11 +100,14 @@ def _combined(ended: Ended, landing: int) -> int:
     return landing if landing > _SIGNALS or ended.exit_code == EXIT_DONE else ended.exit_code
 
 
-def _landable(run: RunSnapshot) -> tuple[StoryId, ...]:
+def _landable(run: RunSnapshot, repo: str) -> tuple[StoryId, ...]:
     return tuple(
         story.id
         for story in run.stories.values()
-        if story.status is Status.DONE and story.workspace.commit and story.workspace.commits
+        if story.repo == repo
+        and story.status is Status.DONE
+        and story.workspace.commit
+        and story.workspace.commits
     )
 
 

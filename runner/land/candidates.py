@@ -86,7 +86,7 @@ def find_candidates(
 
     A story that the user has skipped lands if it is `asked` for by its name.
     """
-    past = load_known(journal)
+    past = load_known(journal, repository)
     done = {story_id: each for story_id, each in past.stories.items() if each.is_done}
     if asked:
         _require_known(names, done)
@@ -178,7 +178,8 @@ def _tip(repository: Repository, done: Known) -> str:
 
 def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
     own, story = done.story.verify, done.story
-    general = done.run.options.get("verify")
+    info = done.run.repos.get(story.repo)
+    general = (info.settings if info and story.repo else done.run.options).get("verify")
     shared = tuple(str(each) for each in general) if isinstance(general, list | tuple) else ()
     return Candidate(
         story=story,

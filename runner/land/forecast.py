@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import RepositoryError
 from isolation.git.forecast.forecaster import Forecaster
@@ -16,6 +17,7 @@ from runner.land.candidates import find_candidates, tip_of
 from runner.land.session import target_of
 from runner.records.journal import Journal
 from runner.run.forecast.tips import can_foresee, forecast, tips_of
+from runner.run.several.belonging import Belonging, known_repositories, require_named
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
@@ -26,12 +28,18 @@ class Outlook(Struct, frozen=True, kw_only=True):
     statuses: dict[str, str]
 
 
-def outlook(directory: Path, onto: str | None = None) -> Outlook:
-    """Foresee which stories conflict, from their branches and from what they have not committed yet.
+def outlooks(directory: Path, onto: str | None = None, repo: str | None = None) -> dict[str, Outlook]:
+    """Foresee which stories conflict in each repository, from branches and from what is not committed yet.
 
     Nothing is locked and nothing stays behind, so that stories can work meanwhile.
     """
-    repository = Repository.open(directory)
+    home = Repository.open(directory)
+    with Journal.open_readonly(journal_path(home.common_dir)) as journal:
+        known = require_named(known_repositories(home, journal), repo)
+        return {name: _outlook(there, journal, onto) for name, there in known.items()}
+
+
+def _outlook(repository: Repository, journal: Journal, onto: str | None) -> Outlook:
     if not can_foresee(repository):
         raise RepositoryError(
             "a forecast needs git 2.38 or newer, which can merge without a checkout",
@@ -39,15 +47,18 @@ def outlook(directory: Path, onto: str | None = None) -> Outlook:
         )
     branch = target_of(repository, onto)
     commit = repository.resolve(branch)
-    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-        done = find_candidates(repository, journal, branch, commit)
-        run_id = journal.newest_run()
-        run = fold(run_id, journal.events(run_id))
+    done = find_candidates(repository, journal, branch, commit)
+    run_id = journal.newest_run()
+    run = fold(run_id, journal.events(run_id))
+    own = Belonging(journal, repository)
+    run = replace(run, stories={name: each for name, each in run.stories.items() if own.has(run_id, name)})
     with scratch(repository) as place:
         # A story that works again is judged by what it has now.
         working = {story.id for story in run.stories.values() if story.status is not Status.DONE}
         known = {each.id for each in done.stories} | {*done.contained, *done.gone, *done.held}
-        tips = tips_of(run, place, without=known - working)
+        repos = {story.repo for story in run.stories.values()}
+        found = (tips_of(run, place, repo=repo, without=known - working) for repo in repos)
+        tips = tuple(tip for each in found for tip in each)
         at_work = {tip.id for tip in tips}
         tips += tuple(tip_of(each) for each in done.stories if each.id not in at_work)
         made = forecast(Forecaster(), place, tips, onto=branch, commit=commit)

@@ -14,6 +14,7 @@ from runner.core.events.story_json import from_json
 from runner.core.left_out.evidence import CONFLICT, RED_TOGETHER
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.records.journal import Journal
+from runner.run.several.belonging import Belonging
 
 RUNS_SEARCHED = 50
 
@@ -56,8 +57,9 @@ class Past(Struct, frozen=True, kw_only=True):
     undone: frozenset[tuple[str, str]]
 
 
-def load_known(journal: Journal) -> Past:
-    """Read what the newest runs say."""
+def load_known(journal: Journal, repository: Repository) -> Past:
+    """Read what the newest runs say about the stories that work in a repository."""
+    own = Belonging(journal, repository)
     found: dict[StoryId, Known] = {}
     settled: set[StoryId] = set()
     replaced: set[str] = set()
@@ -69,7 +71,7 @@ def load_known(journal: Journal) -> Past:
         events = journal.events(run_id)
         run = fold(run_id, events)
         stories = {story.id: story for story in _stories_of(events)}
-        replaced |= set(_landed_as_others(events, run))
+        replaced |= set(_landed_as_others(events, run))  # commits of other repositories are never met here
         taken_back |= {each.id for each in run.landings if each.was_undone}
         undone |= {(each.before, each.after) for each in run.landings if each.was_undone}
         for body in (event.body for event in events if isinstance(event.body, ld.StoryNotLanded)):
@@ -78,6 +80,8 @@ def load_known(journal: Journal) -> Past:
         since |= dict.fromkeys(run.stories, run.started_at)  # the runs come newest first
         for state in run.stories.values():
             # A run that never got to a story says nothing about it.
+            if not own.has(run_id, state.id):
+                continue
             if state.id in settled or not (state.sessions or state.workspace.commit):
                 continue
             found[state.id] = _joined(found.get(state.id), state, stories[state.id], run)
@@ -99,7 +103,7 @@ def _joined(newer: Known | None, state: StorySnapshot, story: Story, run: RunSna
     """Add what an older run says; the one with sessions knows best where the work begins and ends."""
     workspace = state.workspace
     landed = (workspace.landed_as,) if workspace.landed_as else ()
-    fork = workspace.base or run.base
+    fork = workspace.base or run.base_of(state.repo)
     if newer is not None:
         commit = (workspace.commit if state.sessions else None) or newer.commit
         landed = (*newer.landed_as, *landed)

@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from isolation.git.repository import Repository
 from runner.core.events import landing as ld
 from runner.core.events.events import Body, Event
 from runner.core.model import RunId
@@ -15,6 +16,7 @@ from runner.core.text.redaction import Redactor
 from runner.land.candidates import Candidate
 from runner.land.known import RUNS_SEARCHED
 from runner.records.journal import Journal
+from runner.run.several.belonging import Belonging
 
 
 class Landing(Struct, frozen=True, kw_only=True):
@@ -94,8 +96,9 @@ class LandingLog:
         return Event(run_id=run, at=at, body=self._redactor.value((body,))[0])
 
 
-def landings(journal: Journal) -> list[Landing]:
-    """Return the landings that the newest runs know of, oldest first."""
+def landings(journal: Journal, repository: Repository) -> list[Landing]:
+    """Return the landings in a repository that the newest runs know of, oldest first."""
+    own = Belonging(journal, repository)
     events = [
         (event, run_id)
         for run_id in journal.runs()[:RUNS_SEARCHED]
@@ -105,6 +108,10 @@ def landings(journal: Journal) -> list[Landing]:
     found: dict[str, Landing] = {}
     for event, run_id in sorted(events, key=lambda each: each[0].at):
         body = event.body
+        if isinstance(body, ld.LandingPlanned | ld.LandingVerified) and not any(
+            own.has(run_id, story) for story in body.stories
+        ):
+            continue
         if isinstance(body, ld.LandingPlanned):
             found[body.landing_id] = _planned(found.get(body.landing_id), body, run_id, event.at)
         elif isinstance(body, ld.LandingVerified):

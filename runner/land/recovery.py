@@ -19,7 +19,7 @@ KILLED = "its process was killed before the target moved"
 def recover(repository: Repository, log: LandingLog, say: Callable[[str], None]) -> None:
     """Bring every landing to its end. The caller holds the lease. Blocking."""
     complete_restacks(repository, log)
-    for each in landings(log.journal):
+    for each in landings(log.journal, repository):
         if each.planned:
             release_checkouts(repository, each.onto)
         elif each.moving or each.undoing is not None:
@@ -34,9 +34,9 @@ def recover(repository: Repository, log: LandingLog, say: Callable[[str], None])
             _complete_undo(repository, log, each, each.undoing, say)
 
 
-def give_up(log: LandingLog, landing_id: str, reason: str) -> None:
+def give_up(repository: Repository, log: LandingLog, landing_id: str, reason: str) -> None:
     """Record that a landing ended while it verified; once its target may have moved, `recover` decides."""
-    for each in landings(log.journal):
+    for each in landings(log.journal, repository):
         if each.id == landing_id and each.planned:
             log.record_whole(each.train, ld.LandingAbandoned(landing_id=each.id, reason=reason))
 

@@ -30,6 +30,7 @@ from runner.core.text.screen import neutral
 from runner.land.known import Known, landed_in, load_known
 from runner.land.landings import LandingLog
 from runner.records.journal import Journal
+from runner.run.several.belonging import Belonging
 
 _AT_REST = frozenset({Status.DONE, Status.FAILED, Status.NO_WORK})
 KILLED = "its process was killed before the branch moved"
@@ -67,7 +68,7 @@ def restack(repository: Repository, log: LandingLog, onto: str) -> tuple[Restack
     if not any(isinstance(body, ld.LandingVerified) and body.style != "merge" for body in verified):
         return ()
     target = repository.branch_tip(onto)
-    past = load_known(log.journal)
+    past = load_known(log.journal, repository)
     known = past.stories
     if target is None or not past.replaced:
         return ()
@@ -153,8 +154,9 @@ class _Pass:
             raise _LeftError(f"it is in the middle of run {story.run.run_id}; resume that first")
         if waits := sorted(self._left & set(below)):
             raise _LeftError(f"it is built on {', '.join(waits)}, which could not be restacked")
-        if not_contained(self._repository, [story.run.base], self._target):
-            raise _LeftError(f"its run started from {story.run.base[:10]}, which {self._onto} does not have")
+        base = story.run.base_of(story.story.repo)
+        if not_contained(self._repository, [base], self._target):
+            raise _LeftError(f"its run started from {base[:10]}, which {self._onto} does not have")
         for checkout in checkouts_of(self._repository, story.branch):
             git_dir = own_git_dir(checkout)
             if git_dir is not None and (operation := operation_in_progress(git_dir)):
@@ -227,7 +229,10 @@ def _done(intent: ld.StoryRestackPlanned) -> ld.StoryRestacked:
 
 def complete_restacks(repository: Repository, log: LandingLog) -> None:
     """Record how restacks ended whose process was killed in between. The caller holds the lease. Blocking."""
+    own = Belonging(log.journal, repository)
     for event, intent in _unfinished(log.journal):
+        if not own.has(event.run_id, intent.story_id):
+            continue
         release(repository, intent.branch, (intent.kept,), since=event.at)
         if repository.branch_tip(intent.branch) == intent.commit:
             repair(repository, {intent.kept: intent.before})

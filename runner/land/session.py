@@ -31,12 +31,13 @@ from runner.land.recovery import give_up, recover
 from runner.land.restack import Restack, restack, restack_line
 from runner.land.train import Style
 from runner.land.verification.verifier import PLACES, StoppedError, open_verifier
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
 from runner.run.cleanup import sweep_briefly
-from runner.run.coordinator import acquired
+from runner.run.several.acquisition import acquired
+from runner.run.several.belonging import known_repositories
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
@@ -66,7 +67,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `asked` means that the user has named the stories. `resolve` gives conflicts to agents. Without a `style`
     it is that of the settings. A landing at the end of a run has the settings of the run; without them those
-    of now count.
+    of now count. `repository` is where to land, if that is another one than that of the directory, which has
+    the journal.
     """
 
     directory: Path
@@ -76,6 +78,7 @@ class Request(Struct, frozen=True, kw_only=True):
     resolve: bool = False
     onto: str | None = None
     style: Style | None = None
+    repository: Repository | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -109,8 +112,8 @@ def target_of(repository: Repository, onto: str | None) -> str:
 
 def show_plan(request: Request) -> Plan:
     """Find what would land; changes nothing."""
-    repository, settings = _opened(request)
-    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+    home, repository, settings = _opened(request)
+    with Journal.open_readonly(journal_path(home.common_dir)) as journal:
         return _plan(request, repository, settings, journal)
 
 
@@ -124,26 +127,36 @@ def recover_landings(repository: Repository, say: Callable[[str], None]) -> None
     trio.run(_recover_landings, repository, say)
 
 
-async def _recover_landings(repository: Repository, say: Callable[[str], None]) -> None:
-    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
-    async with acquired(repository, RunId(f"{LEASE}{new_landing_id()}")) as journal:
-        log = LandingLog(journal, redactor_for(settings, os.environ))
-        await to_thread.run_sync(recover, repository, log, say)
-        for onto in sorted({each.onto for each in await to_thread.run_sync(landings, journal)}):
-            for each in await to_thread.run_sync(restack, repository, log, onto):
-                say(restack_line(each, onto))
-        root = worktree_root_of(repository, replace(settings, bg_isolation="worktree"))
-        await to_thread.run_sync(clear_leftovers, repository, root, PLACES)
-        await sweep_briefly(repository, root)
+async def _recover_landings(home: Repository, say: Callable[[str], None]) -> None:
+    every = tuple((await to_thread.run_sync(_known, home)).values())
+    async with acquired(home, RunId(f"{LEASE}{new_landing_id()}"), others=every) as journal:
+        for repository in every:
+            settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+            log = LandingLog(journal, redactor_for(settings, os.environ))
+            await to_thread.run_sync(recover, repository, log, say)
+            there = await to_thread.run_sync(landings, journal, repository)
+            for onto in sorted({each.onto for each in there}):
+                for each in await to_thread.run_sync(restack, repository, log, onto):
+                    say(restack_line(each, onto))
+            root = worktree_root_of(repository, replace(settings, bg_isolation="worktree"))
+            await to_thread.run_sync(clear_leftovers, repository, root, PLACES)
+            await sweep_briefly(repository, root)
 
 
-def _opened(request: Request) -> tuple[Repository, Settings]:
-    repository = Repository.open(request.directory)
+def _known(home: Repository) -> dict[str, Repository]:
+    with Journal.open_readonly(journal_path(home.common_dir)) as journal:
+        return known_repositories(home, journal)
+
+
+def _opened(request: Request) -> tuple[Repository, Repository, Settings]:
+    """Return the repository with the journal, the one to land in, and its settings."""
+    home = Repository.open(request.directory)
+    repository = request.repository or home
     settings = request.settings
     if settings is None:
         settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
     # Whatever the stories worked in, the train is verified in a worktree.
-    return repository, replace(settings, bg_isolation="worktree")
+    return home, repository, replace(settings, bg_isolation="worktree")
 
 
 def _plan(
@@ -163,10 +176,10 @@ def _plan(
 
 
 async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], bool]) -> Ended:
-    repository, settings = await to_thread.run_sync(_opened, request)
+    home, repository, settings = await to_thread.run_sync(_opened, request)
     redactor = redactor_for(settings, os.environ)
     landing_id = new_landing_id()
-    async with acquired(repository, RunId(f"{LEASE}{landing_id}")) as journal:
+    async with acquired(home, RunId(f"{LEASE}{landing_id}"), others=(repository,)) as journal:
         earlier = LandingLog(journal, redactor)
         await to_thread.run_sync(recover, repository, earlier, view.say)
         onto = target_of(repository, request.onto)
@@ -197,9 +210,9 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
                 with unwrapped():
                     result = await landing.run()
             except* StoppedError:
-                await to_thread.run_sync(give_up, log, plan.id, "stopped by you")
+                await to_thread.run_sync(give_up, repository, log, plan.id, "stopped by you")
             except* (IsolationError, RunnerError) as group:
-                await to_thread.run_sync(give_up, log, plan.id, str(group.exceptions[0]))
+                await to_thread.run_sync(give_up, repository, log, plan.id, str(group.exceptions[0]))
                 raise
         landed = result is not None and result.after
         restacked = await to_thread.run_sync(restack, repository, log, onto) if landed else ()

@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from msgspec import Struct
@@ -43,19 +43,27 @@ class UndoPlan(Struct, frozen=True, kw_only=True):
         return bool(self.standing)
 
 
-def find_landing(journal: Journal, name: str | None) -> Landing:
-    """Return the named landing, by its first characters, or the newest; one that is undone is not found."""
-    known = [each for each in landings(journal) if not each.moving and not each.abandoned]
-    found = [each for each in known if not name or each.id.startswith(name)]
-    left = [each for each in found if not each.undone]
+def find_landing(
+    journal: Journal, repositories: Iterable[Repository], name: str | None
+) -> tuple[Repository, Landing]:
+    """Return the named landing, by its first characters, or the newest; one that is undone is not found.
+
+    `repositories` are those in which stories of the journal have worked; the one of the landing is returned.
+    """
+    found = [(there, each) for there in repositories for each in landings(journal, there)]
+    places = {each.id: there for there, each in found}
+    ordered = sorted((each for _, each in found), key=lambda each: (each.at, each.id))
+    known = [each for each in ordered if not each.moving and not each.abandoned]
+    named_so = [each for each in known if not name or each.id.startswith(name)]
+    left = [each for each in named_so if not each.undone]
     if not left:
         words = f"landing '{name}'" if name else "landing"
-        undone = " that is not undone" if found else ""
+        undone = " that is not undone" if named_so else ""
         raise NotFoundError(
             f"there is no {words}{undone}",
             hint=f"landings: {', '.join(each.id for each in known if not each.undone) or 'none'}.",
         )
-    return left[-1]
+    return places[left[-1].id], left[-1]
 
 
 def make_plan(repository: Repository, landing: Landing) -> UndoPlan:
@@ -144,13 +152,19 @@ def undo(repository: Repository, log: LandingLog, plan: UndoPlan) -> None:
 
 
 @contextmanager
-def holding(repository: Repository, say: Say) -> Iterator[LandingLog]:
-    """Hold the lease and the journal, after what a killed process left was brought to its end."""
-    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
-    with (
-        lease.acquire(repository.common_dir, f"undo-{os.getpid()}"),
-        Journal.open(journal_path(repository.common_dir)) as journal,
-    ):
+def holding(home: Repository, repositories: Iterable[Repository], say: Say) -> Iterator[LandingLog]:
+    """Hold the leases and the journal, after what a killed process left was brought to its end.
+
+    `home` has the journal; `repositories` are those in which its stories have worked, with it.
+    """
+    settings = load_settings(top=home.top, flags={}, environ=os.environ).settings
+    every = sorted(repositories, key=lambda each: each.common_dir)
+    with ExitStack() as held:
+        for each in every:
+            away = None if each.common_dir == home.common_dir else home.top
+            held.enter_context(lease.acquire(each.common_dir, f"undo-{os.getpid()}", home=away))
+        journal = held.enter_context(Journal.open(journal_path(home.common_dir)))
         log = LandingLog(journal, redactor_for(settings, os.environ))
-        recover(repository, log, say)
+        for each in every:
+            recover(each, log, say)
         yield log

@@ -32,7 +32,8 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
 
     With a `view` a session's own tree stands at the place of the main checkout; without one `in_sight` says
     why sessions can still read that. `seal` is how sessions are kept from what is private to the user; it
-    exists for a shared tree too. Without one, `unsealed` says why.
+    exists for a shared tree too. Without one, `unsealed` says why. `beside` are the folders of other
+    repositories in which stories of the run work.
     """
 
     means: Means | None = None
@@ -41,6 +42,7 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
     in_sight: str = ""
     seal: Seal | None = None
     unsealed: str = ""
+    beside: tuple[Path, ...] = ()
 
     @property
     def sealing(self) -> str:
@@ -72,7 +74,15 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
         if self.means is None:
             return None
         shared, view = settings.symlink_directories, self.view.for_command(hook) if self.view else None
-        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared, view=view)
+        return for_worktree(
+            repository,
+            workspace,
+            means=self.means,
+            root=root,
+            shared=shared,
+            view=view,
+            beside=self.beside,
+        )
 
     @property
     def variables(self) -> dict[str, str]:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
-from isolation.paths import folds_case, worktree_root
 from runner.agents.catalog import require_clear_models, require_prices, workers_of
 from runner.agents.workers import Workers
 from runner.core.base.check import Mode
@@ -26,13 +25,17 @@ from runner.core.forecast.clashes import Clash
 from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.budget_share import Share
 from runner.core.schedule.candidates import candidate_notes
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
 from runner.core.settings import Settings
-from runner.plan.claims import assign_claims, read_ownership, require_ownership
+from runner.plan.claims import read_ownership, require_ownership
 from runner.plan.earlier_runs import load_earlier, require_failed, still_present
+from runner.plan.repositories.claiming import claims_in
+from runner.plan.repositories.site import Site, label_of
+from runner.plan.repositories.sites import load_sites
 from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
 from runner.plan.settings.threshold import with_threshold
@@ -54,7 +57,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     `is_job`: the result goes to other jobs as a shard, so earlier work on another base does not count.
     `budget_share` is how much of what is left of the budgets this job may use. `given` are stories that are
-    in no file; then only those files are read that `sources` name.
+    in no file; then only those files are read that `sources` name. `fetches` brings clones of repositories
+    that stories name by URL up to date.
     """
 
     directory: Path
@@ -68,6 +72,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     is_job: bool = False
     budget_share: Share = Share()
     given: tuple[Story, ...] | None = None
+    fetches: bool = False
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
@@ -78,7 +83,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
     which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
     that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known,
     `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run,
-    `fresh` start over. `is_job`: the result goes to other jobs as a shard.
+    `fresh` start over. `is_job`: the result goes to other jobs as a shard. `sites` are the repositories in
+    which they work, by the name that they have for it; that of the run, `repository`, is always one.
     """
 
     repository: Repository
@@ -100,11 +106,21 @@ class Backlog(Struct, frozen=True, kw_only=True):
     failed: Mapping[StoryId, str] = field(default_factory=dict)
     fresh: tuple[StoryId, ...] = ()
     is_job: bool = False
+    sites: Mapping[str, Site] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
         """The run's settings, from all sources."""
         return self.loaded.settings
+
+    @property
+    def several(self) -> bool:
+        """Whether stories work in several repositories."""
+        return len(self.sites) > 1
+
+    def stories_in(self, site: Site) -> tuple[Story, ...]:
+        """Return the stories of this job that work in a repository."""
+        return tuple(story for story in self.own if story.repo == site.name)
 
     @property
     def failed_quick(self) -> dict[StoryId, str]:
@@ -120,7 +136,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     @property
     def worktree_root(self) -> Path:
         """The folder of this run's worktrees."""
-        return worktree_root_of(self.repository, self.settings)
+        return self.sites[HOME].worktree_root
 
 
 class Plan(Backlog, frozen=True, kw_only=True):
@@ -135,22 +151,32 @@ def make_plan(request: RunRequest) -> Plan:
     workers = {story.id: workers_of(story, backlog.settings) for story in backlog.own}
     require_clear_models(workers.values(), backlog.settings)
     _require_apprise(backlog.settings)
-    if backlog.settings.prompt_template:
-        load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = structs.asdict(backlog)
     notes = (
         *backlog.notes,
-        *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
-        *sparse_notes(backlog.repository, backlog.base, backlog.own, backlog.settings),
+        *(note for site in backlog.sites.values() for note in _notes_in(site, backlog)),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
         *candidate_notes(backlog.own, backlog.settings),
         *require_prices(workers.values(), backlog.settings),
     )
     if backlog.settings.base_check != Mode.OFF:
-        left = [story for story in backlog.own if story.id not in backlog.finished]
-        notes += require_seen(backlog.repository, backlog.base, left, backlog.settings)
+        for site in backlog.sites.values():
+            left = [story for story in backlog.stories_in(site) if story.id not in backlog.finished]
+            notes += require_seen(site.repository, site.base, left, site.settings)
     return Plan(**{**parts, "notes": notes}, workers=workers)
+
+
+def _notes_in(site: Site, backlog: Backlog) -> tuple[str, ...]:
+    """Check the files of a repository that its stories need; return what the user should know about it."""
+    stories, settings = backlog.stories_in(site), site.settings
+    if settings.prompt_template:
+        load_template(site.repository.top / settings.prompt_template)
+    notes = (
+        *shared_file_notes(site.repository, stories, settings),
+        *sparse_notes(site.repository, site.base, stories, settings),
+    )
+    return notes if site.is_home else tuple(f"{site.label}: {note}" for note in notes)
 
 
 def _require_apprise(settings: Settings) -> None:
@@ -169,7 +195,11 @@ def load_backlog(request: RunRequest) -> Backlog:
     loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
-    all_stories = _all_stories(request, settings, top)
+    sited = load_sites(
+        repository, loaded, _all_stories(request, settings, top), flags=request.flags, fetches=request.fetches
+    )
+    all_stories, sites = sited.stories, {HOME: _home(repository, settings), **sited.others}
+    base = sites[HOME].base
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources and request.given is None)
 
@@ -177,30 +207,24 @@ def load_backlog(request: RunRequest) -> Backlog:
     only = _selected(request, shards.shards, repository)
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
-    stories = ordered(with_flow(story, top, settings) for story in selected)
-    claimed = assign_claims(
-        stories,
-        ownership,
-        isolation=settings.bg_isolation,
-        folding=folds_case(top),
-        at_once=settings.max_stories,
-        docs=settings.docs_folder,
+    stories = ordered(
+        with_flow(story, sites[story.repo].repository.top, sites[story.repo].settings) for story in selected
     )
+    claimed = claims_in(sites, stories, ownership)
 
     earlier = load_earlier(repository, claimed.stories)
     # Ordered again: the first order found bad dependencies early, this one puts the longest chain first.
     durations = expected_durations(claimed.stories, earlier.minutes)
     order = ordered(claimed.stories, durations)
 
-    # Resolved once: a branch that moves in the run must not give stories different bases.
-    base = repository.resolve(settings.base)
-    require_shareable(settings, repository, base)
+    sites = _shareable(sites, order)
     again = _again(request, order)
     done = _without(earlier.finished, again)
-    finished = still_present(repository, done, base, only_on_base=request.is_job)
+    finished = _present(sites, order, done, only_on_base=request.is_job)
     others = _used(request, shards.shards, settings, base)
     handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
+    said = (*loaded.notes, *sited.notes, *shards.problems, *claimed.notes)
     return Backlog(
         repository=repository,
         loaded=loaded,
@@ -209,19 +233,51 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *shards.problems, *claimed.notes, *_order_notes(order, settings, others)),
+        notes=(*said, *_order_notes(order, settings, others)),
         other_jobs={**_other_jobs(request, shards.shards, left, only=only, base=base), **handed},
         handed_on=tuple(handed),
         others=others,
         shards=shards.shards,
         retry_failed=request.retry_failed,
         is_job=request.is_job,
+        sites=sites,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
         overlaps=claimed.overlaps,
         failed={} if request.is_job else _without(earlier.failed, again),
         fresh=_fresh(request, settings, [*again, *(only if request.retry_failed else ())], finished),
     )
+
+
+def _home(repository: Repository, settings: Settings) -> Site:
+    """Return the repository of the run; its base is resolved once, so that all stories have the same."""
+    base = repository.resolve(settings.base)
+    return Site(name=HOME, label=label_of(repository), repository=repository, settings=settings, base=base)
+
+
+def _shareable(sites: Mapping[str, Site], stories: Sequence[Story]) -> dict[str, Site]:
+    """Return the repositories in which these stories work; raises if the checkout of one cannot be shared."""
+    used = {HOME, *(story.repo for story in stories)}
+    found = {name: site for name, site in sites.items() if name in used}
+    for site in found.values():
+        require_shareable(site.settings, site.repository, site.base)
+    return found
+
+
+def _present(
+    sites: Mapping[str, Site],
+    stories: Sequence[Story],
+    done: Mapping[StoryId, Finished],
+    *,
+    only_on_base: bool,
+) -> dict[StoryId, Finished]:
+    """Return the finished stories whose commits their repositories still have."""
+    repos = {story.id: story.repo for story in stories}
+    kept: dict[StoryId, Finished] = {}
+    for name, site in sites.items():
+        there = {story_id: each for story_id, each in done.items() if repos[story_id] == name}
+        kept |= still_present(site.repository, there, site.base, only_on_base=only_on_base)
+    return kept
 
 
 def _all_stories(request: RunRequest, settings: Settings, top: Path) -> tuple[Story, ...]:
@@ -289,13 +345,6 @@ def _fresh(
             hint="`autopilot-multi rollback` undoes steps there.",
         )
     return tuple(sorted({StoryId(name) for name in again} - set(finished)))
-
-
-def worktree_root_of(repository: Repository, settings: Settings) -> Path:
-    """Return the folder of the story worktrees; a configured one is relative to the repository."""
-    if not settings.worktree_root:
-        return worktree_root(repository.common_dir, None)
-    return worktree_root(repository.common_dir, repository.top / Path(settings.worktree_root).expanduser())
 
 
 def with_flow(story: Story, top: Path, settings: Settings) -> Story:

@@ -264,10 +264,12 @@ async def open_shared_tree(
     *,
     level: Level | None,
     byproducts: Iterable[str] = (),
+    beside: Sequence[Path] = (),
 ) -> AsyncIterator[OpenSharedTree | None]:
     """Prepare a shared tree for a run at a level; None in worktrees, which have no level.
 
-    `byproducts` are names of what agents leave at its top.
+    `byproducts` are names of what agents leave at its top, `beside` the folders of other repositories of the
+    run.
     """
     if level is None:
         yield None
@@ -276,12 +278,26 @@ async def open_shared_tree(
     opened = await offload(
         partial(_opened, level=level, byproducts=names), repository, run_id, stories, settings, root
     )
+    around = partial(_without, opened.confine, _apart_from(repository.top, beside))
     try:
-        yield opened
+        yield replace(opened, confine=around) if beside else opened
     finally:
         for folder in (opened.overlays, opened.overlays.parent):
             with suppress(OSError):  # one that still holds something is kept
                 folder.rmdir()
+
+
+def _apart_from(top: Path, beside: Sequence[Path]) -> dict[Path, str]:
+    """Return what to close of other repositories, unless one lies around or inside the tree."""
+    apart = (path for path in beside if not top.is_relative_to(path) and not path.is_relative_to(top))
+    return {path: "another repository" for path in apart if path.is_dir()}
+
+
+def _without(
+    confine: Callable[[str], Confinement | None], closed: Mapping[Path, str], story_id: str
+) -> Confinement | None:
+    made = confine(story_id)
+    return None if made is None else replace(made, read_only={**closed, **made.read_only})
 
 
 def _opened(

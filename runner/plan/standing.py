@@ -86,12 +86,13 @@ def unsaved_state(
 
 def standing(backlog: Backlog, story: Story, past: Past) -> Standing:
     """Find out where a story is in its flow. Blocks."""
-    settings, repository = backlog.settings, backlog.repository
+    site = backlog.sites[story.repo]
+    settings, repository = site.settings, site.repository
     if story.flow == QUICK.name:
         steps = tuple(Step(number=one.number, name=one.name) for one in QUICK.steps)
         return Standing(flow=story.flow, step=steps[0], steps=steps)
-    flow, root = flow_of(story, settings, repository.top), backlog.worktree_root
-    with story_tree(repository, settings, story, base=backlog.base, root=root, flow=flow) as workspace:
+    flow, root = flow_of(story, settings, repository.top), site.worktree_root
+    with story_tree(repository, settings, story, base=site.base, root=root, flow=flow) as workspace:
         try:
             state = unsaved_state(story, settings, repository, workspace)
             known = Journaled(skipped=past.skipped, failure=past.reason)

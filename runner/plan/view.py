@@ -1,5 +1,6 @@
 """The plan as people and machines read it: every story with when it starts, and why."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from runner.agents.catalog import PROGRAMS
 from runner.core.base.check import Mode, Question, questions
 from runner.core.forecast.clashes import Clash
 from runner.core.model import Status, Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.candidates import most_candidates
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves
@@ -22,9 +24,11 @@ from runner.plan.earlier_runs import load_past
 from runner.plan.plan import Plan
 from runner.plan.shared_tree import EnforcementPlan
 from runner.plan.standing import Standing, standing
+from runner.plan.trust.agreed import not_agreed_yet
+from runner.plan.trust.demands import demands_of
 from runner.records.base_answers import known_answers
 from runner.records.history import Past
-from runner.report.terminal.plan import PlanRow, PlanView
+from runner.report.terminal.plan import PlanRepository, PlanRow, PlanView
 
 
 def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
@@ -36,7 +40,8 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
     reasons = _reasons(plan, allowed.stories)
     left = [story for story in plan.own if story.id not in plan.finished]
     runs_there = settings.base_check != Mode.OFF and settings.bg_isolation == IsolationMode.WORKTREE
-    asked = questions(left, settings) if runs_there else ()
+    home = [story for story in left if story.repo == HOME]
+    asked = questions(home, settings) if runs_there else ()
     critical = critical_path(left, plan.durations)
     past = load_past(plan.repository, left)
     standings = {story.id: standing(plan, story, past.get(story.id, Past())) for story in left}
@@ -67,6 +72,7 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
         disjoint=plan.disjoint,
         possible_conflicts=_possible(plan),
         rows=rows,
+        repos=_repositories(plan),
     )
 
 
@@ -125,7 +131,9 @@ def _starts(mode: str) -> str:
 
 def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
     waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
-    base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
+    site = plan.sites[story.repo]
+    there = {each.id for each in plan.stories if each.repo == story.repo}
+    base = " + ".join(branch_of(name) for name in story.depends_on if name in there) or site.base[:12]
     workers = plan.workers.get(story.id)
     return PlanRow(
         position=position,
@@ -139,11 +147,34 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         branch=branch_of(story.id),
         base=base,
         claim=story.owns,
-        verify=story.verify or plan.settings.verify,
+        verify=story.verify or site.settings.verify,
         escalate=tuple(worker.name for worker in workers.later) if workers else (),
         max_attempts=story.max_attempts or plan.settings.max_attempts,
         story_minutes=story.story_minutes or plan.settings.story_minutes,
-        verify_minutes=story.verify_minutes or plan.settings.verify_minutes,
+        verify_minutes=story.verify_minutes or site.settings.verify_minutes,
         best_of=most_candidates(story, plan.settings),
         review=workers.reviewer.name if workers and workers.reviewer else "",
+        repo=site.label if plan.several else None,
+    )
+
+
+def _repositories(plan: Plan) -> tuple[PlanRepository, ...]:
+    """Return the repositories of a plan with several, and whether the user has agreed to their files."""
+    if not plan.several:
+        return ()
+    asked = demands_of(plan)
+    return tuple(
+        PlanRepository(
+            name=site.label,
+            path=str(site.repository.top),
+            base=site.base,
+            base_ref=site.settings.base
+            if not site.url or site.settings.base != "HEAD"
+            else "its default branch",
+            trusted=not not_agreed_yet(
+                site.repository, asked.get(name, ()), trust=plan.settings.trust, environ=os.environ
+            ),
+            url=site.url or None,
+        )
+        for name, site in plan.sites.items()
     )

@@ -25,6 +25,7 @@ from runner.core.events.landing import LandingBody
 from runner.core.events.steering import StoriesAdded, StoryEdited
 from runner.core.events.story_json import require_entry
 from runner.core.model import RunId, StoryId
+from runner.core.progress.repositories import repositories_of
 from runner.records.journal_file import (
     NO_RUN_HINT,
     begin,
@@ -272,6 +273,8 @@ class Journal:
             if isinstance(body, RunStarted | StoriesAdded):
                 for entry in body.stories:
                     require_entry(entry)
+            if isinstance(body, RunStarted):
+                repositories_of(body.repos)
             if isinstance(body, StoryEdited):
                 require_entry(body.story)
             return Event(run_id=run_id, at=at, body=body)

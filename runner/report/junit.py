@@ -42,7 +42,12 @@ def _suite(data: ReportData, story: StorySnapshot) -> ET.Element:
         suite.set(name, str(sum(1 for case in cases if case.find(tag) is not None)))
     suite.set("time", f"{data.duration(story):.3f}")
     suite.set("timestamp", iso(story.started_at or data.run.started_at).removesuffix("Z"))
-    facts = {"title": story.title, "branch": story.workspace.branch, "commit": story.workspace.commit}
+    facts = {
+        "title": story.title,
+        "repo": story.repo,
+        "branch": story.workspace.branch,
+        "commit": story.workspace.commit,
+    }
     properties = ET.SubElement(suite, "properties")
     for name, value in facts.items():
         if value:

@@ -124,10 +124,17 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
         f"{state(story)}{reason}{_waited(data, story)}",
         span(data.duration(story)) if story.started_at else "",
         _sessions(story),
-        f"{story.workspace.commits} on `{story.workspace.branch}`" if story.workspace.commits else "",
+        _commits(story),
         usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _commits(story: StorySnapshot) -> str:
+    where = f"{story.repo}: " if story.repo else ""
+    return (
+        f"{story.workspace.commits} on `{where}{story.workspace.branch}`" if story.workspace.commits else ""
+    )
 
 
 def _notes(run: RunSnapshot) -> str:

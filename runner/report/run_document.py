@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from runner.core.left_out.evidence import RESOLVE, RETRY
 from runner.core.model import (
-    BaseCheck,
     Decision,
     RunSnapshot,
     SessionKind,
@@ -22,8 +21,10 @@ from runner.core.model import (
 )
 from runner.core.outlook.left import Outlook, Range
 from runner.core.outlook.waiting import Waiting, waiting
+from runner.core.progress.base import BaseCheck
 from runner.core.progress.candidates import Candidate
 from runner.core.progress.draft import Draft
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.offers import next_command
 from runner.core.text.instants import iso, iso_or_none
 from runner.core.text.words import awaited
@@ -100,6 +101,16 @@ def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> 
         "started_at": iso(shown.started_at),
         "ended_at": iso_or_none(shown.ended_at),
         "base": shown.base,
+        "repos": [
+            {
+                "name": info.name,
+                "path": info.path,
+                "base": info.base,
+                "url": info.url or None,
+                "home": name == HOME,
+            }
+            for name, info in shown.repos.items()
+        ],
         "isolation": shown.isolation,
         "enforcement": shown.enforcement,
         "tier": shown.tier.value,
@@ -109,7 +120,9 @@ def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> 
         "base_checks": [_base_check(check) for check in shown.base_checks],
         "counts": {status.value: counts[status] for status in _COUNTED},
         "usage": _usage(shown.usage),
-        "stories": [story_document(story) for story in shown.stories.values()],
+        "stories": [
+            story_document(story, repo=shown.repo_name(story.repo)) for story in shown.stories.values()
+        ],
         "decisions": [
             {"story_id": story.id, **_decision(story.decision)}
             for story in shown.open_decisions
@@ -125,6 +138,7 @@ def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> 
 def _base_check(check: BaseCheck) -> dict[str, Any]:
     return {
         "command": check.command,
+        "repo": check.repo or None,
         "general": check.shared,
         "answer": check.answer or None,
         "exit_code": check.exit_code,
@@ -183,11 +197,12 @@ def _interrupted(run: RunSnapshot) -> RunSnapshot:
     return replace(run, stories=stories)
 
 
-def story_document(story: StorySnapshot) -> dict[str, Any]:
-    """Return one story of a run as JSON values."""
+def story_document(story: StorySnapshot, *, repo: str = "") -> dict[str, Any]:
+    """Return one story of a run as JSON values; `repo` is its repository, if there are several."""
     return {
         "id": story.id,
         "title": story.title,
+        "repo": repo or None,
         "status": story.status.value,
         "reason": story.reason,
         "branch": story.workspace.branch,

@@ -66,8 +66,9 @@ class BaseCheck:
         self._context = context
         self._log = context.log
         self._mode = Mode(context.settings.base_check)
-        self._stories = [story for story in stories if not states[story.id].status.final]
-        begun = any(state.sessions for state in states.values())
+        own = [story for story in stories if story.repo == context.repo]
+        self._stories = [story for story in own if not states[story.id].status.final]
+        begun = any(state.sessions for state in states.values() if state.repo == context.repo)
         self._fresh = not begun
         asked = () if begun or self._mode is Mode.OFF else check.questions(self._stories, context.settings)
         self._asked = asked
@@ -101,7 +102,7 @@ class BaseCheck:
             raise
         except (IsolationError, RunnerError, OSError) as error:
             # The stories will meet the same obstacle, each with a message of its own.
-            await self._log.record(ev.Noted(message=f"the base could not be checked: {error}"))
+            await self._log.record(ev.Noted(message=f"{self._the_base} could not be checked: {error}"))
         self._left.clear()
         wake()
 
@@ -110,17 +111,17 @@ class BaseCheck:
         context = self._context
         if self._fresh and self._mode is not Mode.OFF:
             notes = await to_thread.run_sync(unseen_notes, context.repository, context.settings)
-            self._log.defer(*(ev.Noted(message=note) for note in notes))
+            self._log.defer(*(ev.Noted(message=f"{self._prefix}{note}") for note in notes))
 
     async def _note_ignored(self, output: str) -> None:
         """Say which files of the checkout a failed command names that no worktree has."""
-        context, base = self._context, self._log.snapshot.base
+        context, base = self._context, self._context.base
         notes = await to_thread.run_sync(named_by_output, context.repository, base, context.settings, output)
         self._log.defer(*(ev.Noted(message=note) for note in notes))
 
     async def _ask_all(self, wake: Callable[[], None]) -> None:
         context, repository = self._context, self._context.repository
-        base = context.log.snapshot.base
+        base = context.base
         tree = (await to_thread.run_sync(repository.trees, (base,)))[0]
         asking = (repository.common_dir, tree, self._asked, context.settings)
         known = await to_thread.run_sync(known_answers, *asking)
@@ -150,7 +151,11 @@ class BaseCheck:
     def _take(self, question: Question, answer: Answer) -> None:
         """Take an answer of an earlier run."""
         body = base_events.BaseChecked(
-            command=question.command, shared=question.shared, answer=answer, known=True
+            command=question.command,
+            shared=question.shared,
+            answer=answer,
+            known=True,
+            repo=self._context.repo,
         )
         self._log.defer(body)
         self._answered(question, answer)
@@ -190,6 +195,7 @@ class BaseCheck:
             exit_code=ended.exit_code,
             detail="" if answer is Answer.PASSES else _words(ended),
             output=() if answer is Answer.PASSES else tuple(telling_lines(ended.output)),
+            repo=self._context.repo,
         )
         self._answers[question.command] = answer
         if not check.refuses(question, answer):
@@ -206,7 +212,7 @@ class BaseCheck:
         """Run a command in a worktree of a base; `started` gets the name of its log."""
         context, number = self._story(question), next(self._numbers)
         order = await to_thread.run_sync(prepare_base_check, context, workspace, question.command, number)
-        records = autopilot_dir(self._context.repository.common_dir)
+        records = autopilot_dir(self._context.home.common_dir)
         await started(question, order.log.relative_to(records).as_posix())
         ended = await run_session(order, self._context)
         if ended.outcome is Outcome.STOPPED:
@@ -214,7 +220,9 @@ class BaseCheck:
         return ended
 
     async def _started(self, question: Question, log: str) -> None:
-        started = base_events.BaseCheckStarted(command=question.command, shared=question.shared, log=log)
+        started = base_events.BaseCheckStarted(
+            command=question.command, shared=question.shared, log=log, repo=self._context.repo
+        )
         await self._log.record(started)
 
     async def follow(self) -> bool:
@@ -222,11 +230,11 @@ class BaseCheck:
 
         A tip on which the commands do not work is not taken, with a note.
         """
-        repository, run = self._context.repository, self._log.snapshot
+        repository = self._context.repository
         if not self._branch:
             return False
         tip = await to_thread.run_sync(repository.branch_tip, self._branch)
-        before = run.followed or run.base
+        before = self._context.newest_base
         if tip is None or tip in {before, self._declined}:
             return False
         try:
@@ -240,10 +248,11 @@ class BaseCheck:
             problem = str(error)
         if problem:
             self._declined = tip
-            words = f"{self._branch} has moved to {tip[:10]}, but {problem}; stories still start from"
+            branch = f"{self._prefix}{self._branch}"
+            words = f"{branch} has moved to {tip[:10]}, but {problem}; stories still start from"
             await self._log.record(ev.Noted(message=f"{words} {before[:10]}"))
         else:
-            await self._log.record(base_events.BaseFollowed(base=tip, before=before))
+            await self._log.record(base_events.BaseFollowed(base=tip, before=before, repo=self._context.repo))
         return True
 
     async def _problem_on(self, tip: str) -> str:
@@ -273,7 +282,7 @@ class BaseCheck:
 
     async def _not_ready(self, question: Question, answered: base_events.BaseChecked, program: str) -> None:
         """Record what follows from an answer with which its stories cannot succeed."""
-        base = self._log.snapshot.base
+        base = self._context.base
         if question.shared:
             found = check.not_ready(answered, base, program)
             await self._log.record(answered)
@@ -290,8 +299,15 @@ class BaseCheck:
     async def _refuse(self, found: KillSwitch) -> None:
         """End the run before its first session; with `warn`, only say why it should."""
         if self._mode is Mode.WARN:
-            await self._log.record(ev.Noted(message=found.detail))
+            await self._log.record(ev.Noted(message=f"{self._prefix}{found.detail}"))
             return
+        if self._log.snapshot.repos:
+            # Stories elsewhere do not depend on this base; those that depend on stories here are skipped.
+            states = self._log.snapshot.stories
+            left = [story.id for story in self._stories if not states[story.id].status.final]
+            why = f"{self._the_base} is not ready: {found.detail}"
+            await self._log.record(*(results.failed(each, why, next_=found.hint) for each in left))
+            raise _RefusedError
         await self._log.record(ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint))
         raise _RefusedError
 
@@ -307,6 +323,7 @@ class BaseCheck:
                     shared=question.shared,
                     answer=Answer.CANNOT_START,
                     detail=f"{missing}: not found",
+                    repo=self._context.repo,
                 )
                 await self._not_ready(question, answered, missing)
 
@@ -319,6 +336,17 @@ class BaseCheck:
             self._log.defer(*(ev.Noted(story_id=story_id, message=words) for story_id in idle))
 
     @property
+    def _prefix(self) -> str:
+        """Begins what is said about the base, where there are several."""
+        name = self._log.snapshot.repo_name(self._context.repo)
+        return f"{name}: " if name else ""
+
+    @property
+    def _the_base(self) -> str:
+        name = self._log.snapshot.repo_name(self._context.repo)
+        return f"the base of {name}" if name else "the base"
+
+    @property
     def _ports(self) -> int:
         """As many ports as any story has, since each command may need them."""
         return max((self._context.settings.ports, *(story.ports or 0 for story in self._stories)))
@@ -329,6 +357,28 @@ class BaseCheck:
         limit = next((story.verify_minutes for story in self._stories if story.id == asks), None)
         base = Story(id=BASE, title="the base", prompt="", verify_minutes=limit)
         return story_context(base, Workers(first=Worker(agent=CommandAgent())), self._context)
+
+
+class BaseChecks:
+    """The questions of a run to the bases of all its repositories, each asked by itself."""
+
+    def __init__(self, context: RunContext, stories: Sequence[Story]) -> None:
+        self._checks = tuple(BaseCheck(here, stories) for here in context.everywhere)
+
+    @property
+    def waiting(self) -> set[StoryId]:
+        """The stories that have no complete answer yet."""
+        return {story_id for check in self._checks for story_id in check.waiting}
+
+    async def run(self, wake: Callable[[], None]) -> None:
+        """Ask everything, all repositories at once; `wake` is called when stories may stop waiting."""
+        async with trio.open_nursery() as nursery:
+            for each in self._checks:
+                nursery.start_soon(each.run, wake)
+
+    async def follow(self) -> bool:
+        """Take the new tips of the base branches for stories that have not started; True if it took time."""
+        return any([await each.follow() for each in self._checks])
 
 
 async def _unrecorded(_question: Question, _log: str) -> None:

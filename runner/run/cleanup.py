@@ -60,14 +60,15 @@ def _delete(tree: Path) -> None:
 
 async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; anything with unsaved work stays."""
-    await sweep(context.worktree_root, say)
+    for here in context.everywhere:
+        await sweep(here.worktree_root, say)
     if context.shared_tree:
         return  # the tree is the user's
     for story in context.log.snapshot.stories.values():
         if story.workspace.path is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue
         closing = await to_thread.run_sync(
-            close_path, context.repository, Path(story.workspace.path), story.workspace.branch
+            close_path, context.at(story.repo).repository, Path(story.workspace.path), story.workspace.branch
         )
         await context.log.record(
             WorkspaceClosed(story_id=story.id, removed=closing.removed, reason=closing.reason)

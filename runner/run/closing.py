@@ -1,6 +1,6 @@
 """The end of a run: its last event, its records in the main checkout, and the disk as it should be left."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from runner.records.event_log import EventLog
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.cleanup import sweep
 from runner.run.interaction import View
+from runner.story.context.context import RunContext
 
 FINISHED = "refs/autopilot/finished"
 """Where the commit of a story stays whose branch something else has moved or deleted."""
 
 
-async def check_branches(log: EventLog, repository: Repository, *, since: float) -> None:
+async def check_branches(log: EventLog, context: RunContext, *, since: float) -> None:
     """Make sure that the branches of the stories that were done since then still hold what was verified.
 
     Sessions can move the branches of other stories. A story whose branch was moved is not done: what
@@ -34,7 +35,7 @@ async def check_branches(log: EventLog, repository: Repository, *, since: float)
         if story.status is Status.DONE and (story.ended_at or 0.0) >= since and not story.workspace.landed
     ]
     for story in done:
-        found = await to_thread.run_sync(_moved, repository, run.run_id, story)
+        found = await to_thread.run_sync(_moved, context.at(story.repo).repository, run.run_id, story)
         if found is not None:
             await log.record(found)
 
@@ -68,13 +69,20 @@ def _moved(repository: Repository, run_id: RunId, story: StorySnapshot) -> Story
     )
 
 
-async def close_run(log: EventLog, repository: Repository, root: Path, view: View, *, exit_code: int) -> None:
-    """Record the end, write the records, and delete what finished worktrees left below `root`."""
-    async with records_on_error(log, repository):
+async def close_run(
+    log: EventLog, places: Sequence[tuple[Repository, Path]], view: View, *, exit_code: int
+) -> None:
+    """Record the end, write the records, and delete what finished worktrees left.
+
+    `places` are the repositories of the run, its own first, each with the folder of its worktrees.
+    """
+    home = places[0][0]
+    async with records_on_error(log, home):
         await log.record(RunEnded(exit_code=exit_code))
-    await to_thread.run_sync(write_run, log.snapshot, records_checkout(repository.paths))
-    await sweep(root, view.say)
-    await to_thread.run_sync(expire_removed, repository)
+    await to_thread.run_sync(write_run, log.snapshot, records_checkout(home.paths))
+    for repository, root in places:
+        await sweep(root, view.say)
+        await to_thread.run_sync(expire_removed, repository)
 
 
 @asynccontextmanager

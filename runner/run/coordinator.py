@@ -12,8 +12,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -22,39 +22,42 @@ import trio
 from msgspec import Struct, convert
 from trio import to_thread
 
-from isolation.errors import KeeperError
-from isolation.files import lease
-from isolation.git.contained.object_store import take_over_left
 from isolation.git.repository import Repository
-from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
+from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import IsolationMode
-from isolation.paths import journal_path, keepers_lock_path, worktree_path
+from isolation.paths import keepers_lock_path, worktree_path
 from isolation.worktree.fresh import start_over
-from isolation.worktree.layers.records import clear_dead
-from isolation.worktree.layers.seeing import cover_all, is_entered
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.drafts import ReviewTaken
 from runner.core.events.fold import apply, exit_code, fold
 from runner.core.events.run_stories import stories_of
 from runner.core.limits.budget import OtherJobs
-from runner.core.model import RunId, RunSnapshot, Status, StoryId
+from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
+from runner.core.settings import Settings
 from runner.core.text.names import branch_of
 from runner.core.trust import is_imported
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
-from runner.plan.plan import Plan, worktree_root_of
+from runner.plan.plan import Plan
+from runner.plan.repositories.site import Site, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
-from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
+from runner.plan.shared_tree import (
+    EnforcementPlan,
+    enforcement_again,
+    open_shared_tree,
+    require_enforcement,
+)
 from runner.plan.trust.imported import known_stories, with_local_commands
 from runner.records.event_log import EventLog
 from runner.records.history import Past, left_open, overtaken, past_of, without_overtaken
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
-from runner.run.base_check import BaseCheck
+from runner.run.base_check import BaseChecks
 from runner.run.carry.carriers import Carriers, OpenCarriers
 from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
@@ -66,16 +69,24 @@ from runner.run.interaction import Dialog, Interaction, LiveRun, Ring, View, no_
 from runner.run.notices.notifier import notifying
 from runner.run.orchestrator import Orchestrator, World
 from runner.run.result.ended import Ended, new_run_id
-from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
+from runner.run.setup import (
+    DOUBTED,
+    Assignment,
+    Sampler,
+    exclude_byproducts,
+    make_context,
+    make_world,
+    opening_notes,
+)
+from runner.run.several.acquisition import acquired
+from runner.run.several.places import guards_of, others_of, parts_of, recorded_run
 from runner.run.side_tasks import aggregating, drafting, freeing, pooling, refreshing, start_export
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
-from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import StopControl
 from runner.story.other_sessions import visible
 from runner.story.session.environment import seal_git_commands
 
-OLD_KEEPERS_SECONDS = 15.0
 SWITCH_SECONDS = 0.0005
 
 
@@ -113,7 +124,9 @@ async def start_run(
     run_id, settings, repository, root = new_run_id(), plan.settings, plan.repository, plan.worktree_root
     sample = sample or Probe(PROGRAMS)
     sampled = await to_thread.run_sync(sample, root)
-    enforcement = await to_thread.run_sync(require_enforcement, repository, settings, root, plan.stories)
+    sites = {name: site for name, site in plan.sites.items() if not site.is_home}
+    enforcements = await to_thread.run_sync(_enforcements, plan.sites, plan.stories, require_enforcement)
+    enforcement = enforcements.pop(HOME)
     first = beginning(plan, evaluate(sampled, settings.tiers).tier, enforcement.name)
     notes = (ev.Noted(message=note) for note in plan.notes)
     assignment = Assignment(
@@ -127,8 +140,10 @@ async def start_run(
         failed={} if plan.retry_failed else plan.failed_quick,
         others=plan.others,
         elsewhere=elsewhere,
+        sites=sites,
+        enforcements=enforcements,
     )
-    async with acquired(repository, run_id) as journal:
+    async with acquired(repository, run_id, others=[site.repository for site in sites.values()]) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
         fresh = await to_thread.run_sync(_start_over, plan)
         return await _coordinate(
@@ -139,13 +154,35 @@ async def start_run(
         )
 
 
+def _enforcements(
+    sites: Mapping[str, Site],
+    stories: Sequence[Story],
+    find: Callable[[Repository, Settings, Path, Sequence[Story]], EnforcementPlan],
+) -> dict[str, EnforcementPlan]:
+    """Find out in each repository how its stories are kept within their paths. Blocking."""
+    plans = {
+        name: find(
+            site.repository,
+            site.settings,
+            site.worktree_root,
+            [story for story in stories if story.repo == name],
+        )
+        for name, site in sites.items()
+    }
+    return guards_of(sites, plans)
+
+
 def _start_over(plan: Plan) -> tuple[ev.Noted, ...]:
     """Free the branches of the stories that start over, and say where their old tips are. Blocking."""
-    places = {
-        story_id: (branch_of(story_id), worktree_path(plan.worktree_root, story_id))
-        for story_id in plan.fresh
-    }
-    kept = start_over(plan.repository, places)
+    kept: dict[StoryId, str] = {}
+    for site in plan.sites.values():
+        own = {story.id for story in plan.stories_in(site)}
+        places = {
+            story_id: (branch_of(story_id), worktree_path(site.worktree_root, story_id))
+            for story_id in plan.fresh
+            if story_id in own
+        }
+        kept |= start_over(site.repository, places)
     return tuple(
         ev.Noted(story_id=story_id, message=f"starts over; its old tip is {kept[story_id]}")
         for story_id in plan.fresh
@@ -189,7 +226,10 @@ async def resume_run(
 
     With `again`, stories that have ended are tried again, and others stay as they ended.
     """
-    async with acquired(repository, run_id) as journal:
+    known = await to_thread.run_sync(recorded_run, repository, run_id)
+    sites = await to_thread.run_sync(others_of, known)
+    repositories = {name: site.repository for name, site in sites.items()} | {HOME: repository}
+    async with acquired(repository, run_id, others=tuple(repositories.values())) as journal:
         events = await to_thread.run_sync(journal.events, run_id)
         continued = await to_thread.run_sync(overtaken, journal, run_id)
         snapshot = without_overtaken(fold(run_id, events), continued)
@@ -197,51 +237,57 @@ async def resume_run(
         settings = settings_from_json(snapshot.options, top=repository.top)
         root = worktree_root_of(repository, settings)
         if again is None:
-            find = partial(planned_retries, repository, snapshot, stories, without=continued)
+            find = partial(planned_retries, repositories, snapshot, stories, without=continued)
             retries: tuple[ev.Body, ...] = await to_thread.run_sync(find)
         else:
-            retries = await to_thread.run_sync(_tried_again, repository, snapshot, again, root)
+            roots = {name: site.worktree_root for name, site in sites.items()} | {HOME: root}
+            retries = await to_thread.run_sync(_tried_again, repositories, snapshot, again, roots)
         requeued = _continuing(snapshot, retries, again, continued, retry_failed=retry_failed)
-        for story_id, newer in continued.items():
-            if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
-                interaction.view.say(
-                    f"story {story_id} was continued by run {newer}, so this run leaves it alone"
-                )
+        _say_overtaken(interaction.view, snapshot, continued)
         if not requeued and not retries and snapshot.ended and not interaction.asks(snapshot):
             # It may have been killed between its last event and its records.
             await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
         if is_imported(snapshot.options):
-            known = await to_thread.run_sync(known_stories, repository, settings)
-            stories = with_local_commands(stories, known, run_id)
+            here = await to_thread.run_sync(known_stories, repository, settings)
+            stories = with_local_commands(stories, here, run_id)
         stories = as_recorded(stories, _with(snapshot, retries))
+        home = Site(name=HOME, label="", repository=repository, settings=settings, base=snapshot.base)
+        every = {HOME: home, **sites}
+        enforcements = await to_thread.run_sync(_enforcements, every, stories, enforcement_again)
         assignment = Assignment(
             repository=repository,
             settings=settings,
             worktree_root=root,
             stories=stories,
             workers={story.id: workers_of(story, settings) for story in stories},
-            enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),
+            enforcement=enforcements.pop(HOME),
             retry_failed=retry_failed,
             others=convert(snapshot.options.get(OTHER_JOBS, {}), OtherJobs),
             elsewhere=elsewhere,
+            sites=sites,
+            enforcements=enforcements,
         )
-        return await _coordinate(
-            assignment,
-            _Beginning(
-                journal=journal, snapshot=snapshot, first=(*retries, ev.RunResumed(requeued=requeued))
-            ),
-            interaction,
-            Probe(PROGRAMS),
-        )
+        first = (*retries, ev.RunResumed(requeued=requeued))
+        resumed = _Beginning(journal=journal, snapshot=snapshot, first=first)
+        return await _coordinate(assignment, resumed, interaction, Probe(PROGRAMS))
+
+
+def _say_overtaken(view: View, run: RunSnapshot, continued: Mapping[StoryId, RunId]) -> None:
+    """Say which open stories a newer run has continued."""
+    for story_id, newer in continued.items():
+        if story_id in run.stories and run.stories[story_id].status in _OPEN:
+            view.say(f"story {story_id} was continued by run {newer}, so this run leaves it alone")
 
 
 def _tried_again(
-    repository: Repository, snapshot: RunSnapshot, again: Again, root: Path
+    repositories: Mapping[str, Repository], snapshot: RunSnapshot, again: Again, roots: Mapping[str, Path]
 ) -> tuple[ev.Body, ...]:
     """Return the events by which stories that have ended are tried again. Blocking."""
     if isinstance(again, Retry):
-        return (retried(repository, snapshot, again, root),)
+        story = snapshot.stories.get(again.story_id)
+        repo = story.repo if story is not None else HOME
+        return (retried(repositories[repo], snapshot, again, roots[repo]),)
     return tuple(require_reviewable(snapshot, each) for each in again)
 
 
@@ -289,44 +335,6 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
     return tuple(story.id for story in unfinished)
 
 
-@asynccontextmanager
-async def acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journal]:
-    """Hold the repository for one run, once the processes of any killed run are gone.
-
-    The order matters: only the holder of the lease may repair the journal or wait out old keepers, and the
-    journal is closed before another run may open it.
-    """
-    common = repository.common_dir
-    held = await to_thread.run_sync(lease.acquire, common, run_id)
-    try:
-        with trio.move_on_after(OLD_KEEPERS_SECONDS) as patience:
-            await wait_for_old_keepers(keepers_lock_path(common))
-        if patience.cancelled_caught:
-            raise KeeperError(
-                f"processes of a killed run are still alive after {OLD_KEEPERS_SECONDS:g} s",
-                hint="`autopilot-multi doctor` names them; end them, then run again.",
-            )
-        with suppress(OSError):  # a story that needs what is left there says so
-            await to_thread.run_sync(take_over_left, common)
-        if is_entered(common):
-            await to_thread.run_sync(_show_layers, common)
-        journal = await to_thread.run_sync(Journal.open, journal_path(common))
-        try:
-            journal.notes = (*held.notes, *journal.notes)
-            with unwrapped():
-                yield journal
-        finally:
-            journal.close()
-    finally:
-        held.release()
-
-
-def _show_layers(common: Path) -> None:
-    """Have the worktrees that are layers as a killed run left them. Blocking."""
-    clear_dead(common)
-    cover_all(common, patience=OLD_KEEPERS_SECONDS)
-
-
 async def _coordinate(
     assignment: Assignment, beginning: _Beginning, interaction: Interaction, sample: Sampler
 ) -> Ended:
@@ -341,7 +349,9 @@ async def _coordinate(
         listening(control, ended_by, view.say),
         # It starts while the first events are recorded.
         open_keeper(
-            alive_lock=keepers_lock_path(repository.common_dir), network=settings.seal == FULL
+            alive_lock=keepers_lock_path(repository.common_dir),
+            more=[keepers_lock_path(site.repository.common_dir) for site in assignment.sites.values()],
+            network=settings.seal == FULL,
         ) as keeper,
     ):
         await to_thread.run_sync(exclude_byproducts, assignment)
@@ -357,9 +367,9 @@ async def _coordinate(
             await tidy(context, view.say)
             began = log.now()
             await _orchestrate(assignment, context, beginning.journal, interaction, sample)
-            await check_branches(log, repository, since=began)
+            await check_branches(log, context, since=began)
     code = ended_by.code if ended_by.code is not None else exit_code(log.snapshot)
-    await close_run(log, repository, assignment.worktree_root, view, exit_code=code)
+    await close_run(log, assignment.places, view, exit_code=code)
     return Ended(run=log.snapshot, exit_code=code)
 
 
@@ -387,21 +397,30 @@ async def _context(
     left: set[StoryId] = set()
     if assignment.settings.bg_isolation == IsolationMode.NONE:
         top = assignment.repository.top
-        left = await to_thread.run_sync(
-            partial(left_open, journal, assignment.stories, top, before=run.run_id)
-        )
+        left = await to_thread.run_sync(partial(left_open, journal, assignment.own, top, before=run.run_id))
     async with open_shared_tree(
         assignment.repository,
         log.snapshot.run_id,
-        assignment.stories,
+        assignment.own,
         assignment.settings,
         assignment.worktree_root,
         level=assignment.enforcement.level,
         byproducts=assignment.byproducts,
+        beside=assignment.enforcement.write_guard.beside,
     ) as tree:
-        yield make_context(
+        context = make_context(
             assignment, log=log, keeper=keeper, control=control, shared_tree=tree, past=past, left_open=left
         )
+        async with parts_of(
+            context,
+            journal,
+            assignment.sites,
+            assignment.enforcements,
+            assignment.stories,
+            byproducts=assignment.byproducts,
+            doubted=DOUBTED,
+        ) as whole:
+            yield whole
 
 
 async def _orchestrate(
@@ -438,19 +457,22 @@ async def _orchestrate_with(
         workers=assignment.workers,
         context=context,
         world=world,
-        base=BaseCheck(context, assignment.stories),
+        base=BaseChecks(context, assignment.stories),
         carriers=carriers,
     )
-    async with (
-        visible(context),
-        aggregating(context),
-        forecasting(context),
-        drafting(context, assignment.stories),
-        notifying(context, interaction.ring),
-        pooling(context),
-        freeing(context),
-        trio.open_nursery() as desk,
-    ):
+    async with AsyncExitStack() as beside:
+        for here in context.everywhere:
+            await beside.enter_async_context(visible(here))
+        await beside.enter_async_context(aggregating(context))
+        for here in context.everywhere:
+            own = [story for story in assignment.stories if story.repo == here.repo]
+            await beside.enter_async_context(forecasting(here))
+            await beside.enter_async_context(drafting(here, own))
+        await beside.enter_async_context(notifying(context, interaction.ring))
+        for here in context.everywhere:
+            await beside.enter_async_context(pooling(here))
+            await beside.enter_async_context(freeing(here))
+        desk = await beside.enter_async_context(trio.open_nursery())
         if interaction.dialog is not None:
             live = LiveRun(
                 context.log,

@@ -1,7 +1,7 @@
 """A run's first events: the plan, and the results that its stories already have from elsewhere."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
@@ -47,6 +47,7 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
         max_stories=settings.max_stories,
         options=options,
         stories=tuple(to_json(story) for story in plan.stories),
+        repos={name: asdict(site.info) for name, site in plan.sites.items()} if plan.several else {},
     )
     already = (_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
     elsewhere = (
@@ -78,16 +79,19 @@ def _host_class() -> str:
 
 
 def planned_retries(
-    repository: Repository,
+    repositories: Mapping[str, Repository],
     run: RunSnapshot,
     stories: Sequence[Story],
     *,
     without: Collection[StoryId] = (),
 ) -> tuple[ld.LandingRetryPlanned, ...]:
-    """Return the intents for the stories that the user wants to be retried. Moves nothing. Blocking."""
+    """Return the intents for the stories that the user wants to be retried. Moves nothing. Blocking.
+
+    `repositories` are those of the run, by the names that stories have for them.
+    """
     by_id = {story.id: story for story in stories}
     found = [
-        _planned(repository, story, by_id[story.id])
+        _planned(repositories[story.repo], story, by_id[story.id])
         for story in run.stories.values()
         if story.status is Status.DONE
         and story.id in by_id

@@ -36,7 +36,7 @@ from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.records.journal import Request
-from runner.run.base_check import BaseCheck
+from runner.run.base_check import BaseChecks
 from runner.run.carry.carriers import Carriers, LocalCarriers
 from runner.run.control.backlog import RunningBacklog
 from runner.run.control.changes import BacklogChanges
@@ -84,7 +84,7 @@ class Orchestrator:
         workers: Mapping[StoryId, Workers],
         context: RunContext,
         world: World,
-        base: BaseCheck | None = None,
+        base: BaseChecks | None = None,
         carriers: Carriers | None = None,
     ) -> None:
         self._backlog = RunningBacklog(order, workers)
@@ -238,7 +238,8 @@ class Orchestrator:
                 self._ahead[story.id] = slot
             else:
                 slot.grant(story)
-            context = story_context(story, self._backlog.workers[story.id], self._context)
+            here = self._context.at(story.repo)
+            context = story_context(story, self._backlog.workers[story.id], here)
             carry = self._carriers.carry(context, slot, interrupted=interrupted[story.id])
             nursery.start_soon(carry, name=story.id)
 

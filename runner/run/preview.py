@@ -33,7 +33,8 @@ from runner.core.settings import Settings
 from runner.core.text.names import did_you_mean
 from runner.machine import probe
 from runner.plan.earlier_runs import load_past
-from runner.plan.plan import Plan, worktree_root_of
+from runner.plan.plan import Plan
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.shared_tree import enforcement_of
 from runner.plan.standing import flow_of, unsaved_state
@@ -43,6 +44,7 @@ from runner.records.history import Past, past_of
 from runner.records.journal import Journal
 from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.setup import Assignment, make_context
+from runner.run.several.places import repository_of
 from runner.story.context.context import StoryContext, story_context
 from runner.story.context.stop import StopControl
 from runner.story.flow.steps import FlowSteps
@@ -102,7 +104,7 @@ def _started(plan: Plan, story: Story) -> _Story:
     """Return the story as a new run would start it."""
     past = load_past(plan.repository, [story]).get(story.id, Past())
     snapshot = fold(_NEW, [_event(body) for body in beginning(plan, Tier.UNKNOWN, "")])
-    return _Story(story=story, settings=plan.settings, snapshot=snapshot, past=past)
+    return _Story(story=story, settings=plan.sites[story.repo].settings, snapshot=snapshot, past=past)
 
 
 def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _Story | None:
@@ -114,12 +116,14 @@ def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _
     if story is None or entry is None:
         return None
     recorded = from_json(entry)
-    for retry in planned_retries(repository, snapshot, (recorded,)):
+    here = {story.repo: repository_of(repository, snapshot, story_id)}
+    for retry in planned_retries(here, snapshot, (recorded,)):
         snapshot = apply(snapshot, _event(retry))
         (recorded,) = as_recorded((recorded,), snapshot)
     if snapshot.stories[story_id] is story and story.status not in _RESUMABLE:
         return None
-    settings = settings_from_json(snapshot.options, top=repository.top)
+    info = snapshot.repos.get(recorded.repo) if recorded.repo else None
+    settings = settings_from_json(info.settings if info else snapshot.options, top=repository.top)
     resumed = apply(snapshot, _event(ev.RunResumed(requeued=(story_id,))))
     past = past_of(journal, [recorded], before=run_id).get(story_id, Past())
     return _Story(story=recorded, settings=settings, snapshot=resumed, past=past)
@@ -130,7 +134,8 @@ def _event(body: ev.Body) -> ev.Event:
 
 
 async def _preview(plan: Plan, of: _Story) -> Preview:
-    story, settings, repository = of.story, of.settings, plan.repository
+    story, settings = of.story, of.settings
+    repository = repository_of(plan.repository, of.snapshot, story.id)
     root = worktree_root_of(repository, settings)
     started = apply(of.snapshot, _event(ev.StoryStarted(story_id=story.id)))
     log = EventLog(store=_Nowhere(), snapshot=started)
@@ -152,9 +157,12 @@ async def _preview(plan: Plan, of: _Story) -> Preview:
         shared_tree=None,
         past={story.id: of.past},
     )
+    run = replace(run, repo=story.repo, own=plan.repository)
     context = story_context(story, assignment.workers[story.id], run)
     flow = flow_of(story, settings, repository.top)
-    with story_tree(repository, settings, story, base=started.base, root=root, flow=flow) as workspace:
+    with story_tree(
+        repository, settings, story, base=started.base_of(story.repo), root=root, flow=flow
+    ) as workspace:
         return await _prompted(context, workspace)
 
 

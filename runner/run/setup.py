@@ -16,10 +16,12 @@ from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
 from runner.core.limits.budget import OtherJobs
 from runner.core.model import Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
+from runner.plan.repositories.site import Site
 from runner.plan.shared_tree import EnforcementPlan, OpenSharedTree
 from runner.plan.stories.sparse import all_sparse
 from runner.records.crash_log import write_crash_log
@@ -52,7 +54,8 @@ class Assignment(Struct, frozen=True, kw_only=True):
     `worktree_root` is the folder of the story worktrees; `enforcement` is what keeps their sessions within
     their paths. `failed` are stories that failed in the last run, so that the user must agree to another try.
     `others` is what other jobs of the same pipeline have used of the budget and the time. `elsewhere` opens
-    the machines that carry the stories; None if this one does.
+    the machines that carry the stories; None if this one does. `sites` are the other repositories in which
+    stories work, by the name that these have for them, with what keeps their sessions within their paths.
     """
 
     repository: Repository
@@ -65,6 +68,19 @@ class Assignment(Struct, frozen=True, kw_only=True):
     failed: Mapping[StoryId, str] = field(default_factory=dict)
     others: OtherJobs = OtherJobs()
     elsewhere: OpenCarriers | None = None
+    sites: Mapping[str, Site] = field(default_factory=dict)
+    enforcements: Mapping[str, EnforcementPlan] = field(default_factory=dict)
+
+    @property
+    def own(self) -> tuple[Story, ...]:
+        """The stories that work in the repository of the run."""
+        return tuple(story for story in self.stories if story.repo == HOME)
+
+    @property
+    def places(self) -> tuple[tuple[Repository, Path], ...]:
+        """All repositories, that of the run first, with the folders of their worktrees."""
+        others = ((site.repository, site.worktree_root) for site in self.sites.values())
+        return (self.repository, self.worktree_root), *others
 
     @property
     def byproducts(self) -> tuple[str, ...]:
@@ -74,8 +90,9 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
 def exclude_byproducts(assignment: Assignment) -> None:
     """Have git ignore what is not a story's work: our own files, and what agents leave in the tree."""
-    for pattern in ("/.orchestrator/", *assignment.byproducts):
-        assignment.repository.exclude(pattern)
+    for repository, _ in assignment.places:
+        for pattern in ("/.orchestrator/", *assignment.byproducts):
+            repository.exclude(pattern)
 
 
 def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, ...]:
@@ -83,11 +100,22 @@ def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, .
     repository, enforcement = assignment.repository, assignment.enforcement
     conflicts = agent_conflicts(agents_of(assignment.workers), repository, enforcement.means)
     conflicts += sandbox_conflicts(assignment.stories, assignment.workers, assignment.settings)
+    others = (
+        f"{site.label}: {line}"
+        for name, site in assignment.sites.items()
+        for line in (
+            "" if site.repository.has_identity else NO_IDENTITY,
+            *assignment.enforcements[name].warnings,
+            *(one.line for one in agent_conflicts(agents_of(assignment.workers), site.repository, None)),
+        )
+        if line and line not in (*enforcement.warnings, NO_IDENTITY)
+    )
     lines = (
         *journal.notes,
         "" if repository.has_identity else NO_IDENTITY,
         *enforcement.warnings,
         *(conflict.line for conflict in conflicts),
+        *others,
     )
     return tuple(ev.Noted(message=line) for line in lines if line)
 
@@ -134,7 +162,7 @@ def make_context(
 def _pool(assignment: Assignment, run_id: str, *, wanted: bool) -> Pool:
     settings = assignment.settings
     size = size_of(assignment.repository, settings.pool, settings.max_stories)
-    sparse = all_sparse(assignment.stories, settings)  # spares are full
+    sparse = all_sparse(assignment.own, settings)  # spares are full
     return Pool(
         repository=assignment.repository,
         root=assignment.worktree_root,

@@ -132,11 +132,12 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
         return
 
     def base() -> str:
-        return context.log.snapshot.followed or context.log.snapshot.base
+        return context.newest_base
 
     def running() -> int | None:
         """Return how many trees may come back; None while a story waits for its own."""
-        trees = [story for story in context.log.snapshot.stories.values() if story.status is Status.RUNNING]
+        states = context.log.snapshot.stories.values()
+        trees = [each for each in states if each.status is Status.RUNNING and each.repo == context.repo]
         return None if any(story.workspace.opening for story in trees) else len(trees)
 
     pool.preparation = preparation_of(context)

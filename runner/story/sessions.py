@@ -313,7 +313,7 @@ def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Works
 
 
 def _started(context: StoryContext, order: SessionOrder, step: Step, kind: SessionKind) -> ev.SessionStarted:
-    records = autopilot_dir(context.repository.common_dir)
+    records = autopilot_dir(context.run.home.common_dir)
     works = kind is SessionKind.WORK
     return ev.SessionStarted(
         story_id=order.story_id,

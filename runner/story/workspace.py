@@ -63,7 +63,7 @@ class StoryWorkspace:
         context, story = self._context, self._context.story
         run = context.log.snapshot
         await self.release_locks()
-        builds_on_others = story.depends_on or self._follows
+        builds_on_others = self._parents or self._follows
         needed = await to_thread.run_sync(self._dependencies) if builds_on_others else ()
         request = WorkspaceRequest(
             run_id=run.run_id,
@@ -252,10 +252,16 @@ class StoryWorkspace:
     @property
     def _base(self) -> str:
         """The commit that the story starts from without dependencies; once it has, that stays."""
-        run, settings = self._context.log.snapshot, self._context.settings
+        run, settings = self._context.run, self._context.settings
         if not settings.base_follow:
             return run.base
-        return self._context.now.workspace.base or run.followed or run.base
+        return self._context.now.workspace.base or run.newest_base
+
+    @property
+    def _parents(self) -> tuple[StoryId, ...]:
+        """The stories whose commits it builds on: what it depends on, in its own repository."""
+        states, story = self._context.log.snapshot.stories, self._context.story
+        return tuple(name for name in story.depends_on if states[name].repo == story.repo)
 
     @property
     def _follows(self) -> bool:
@@ -272,9 +278,10 @@ class StoryWorkspace:
             story.id
             for story in run.stories.values()
             if story.status is Status.DONE
+            and story.repo == self._context.story.repo
             and story.sessions
             and (tip := story.workspace.commit) is not None
-            and any(map(claim.owns, repository.changed_paths(story.workspace.base or run.base, tip)))
+            and any(map(claim.owns, repository.changed_paths(story.workspace.base or self._base, tip)))
         )
 
     def _dependencies(self) -> tuple[str, ...]:
@@ -283,7 +290,7 @@ class StoryWorkspace:
         base = self._base
         tips: list[str] = []
         inherited: list[StoryId] = []
-        for dependency in dict.fromkeys((*self._context.story.depends_on, *self._before())):
+        for dependency in dict.fromkeys((*self._parents, *self._before())):
             tip = self._repository.branch_tip(branch_of(dependency))
             recorded = snapshot.stories[dependency].workspace.commit
             if recorded is not None and self._is_landed(recorded, tip, base):

@@ -138,7 +138,7 @@ def lease_file(data: bytes) -> None:
     path.write_bytes(data)
     holder = lease.read_holder(folder() / "lease")
     if holder is not None:
-        lease._held(holder)
+        lease._held(holder, folder() / "lease")
         lease._is_running(holder)
     lease._settle(folder() / "lease")
 

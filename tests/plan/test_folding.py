@@ -19,7 +19,7 @@ async def test_a_changed_path_is_compared_as_the_proof_compared_it(
     repo: Path, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Acceptance 19: where case does not matter a claim owns every spelling, and still nothing else."""
-    for room in ("plan.plan", "plan.shared_tree", "story.flow.flaws"):
+    for room in ("plan.repositories.claiming", "plan.shared_tree", "story.flow.flaws"):
         monkeypatch.setattr(f"runner.{room}.folds_case", lambda _top: True)
     write_story(repo, "a", owns=["SRC/**"], command="mkdir src && echo x > src/x")
     assert story(await carry(repo, bg_isolation=isolation, max_stories=1), "a").status is Status.DONE

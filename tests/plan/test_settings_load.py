@@ -97,7 +97,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "[agents.spoken]\nacp = ['a', '--acp']\n"
         "[agents.claude]\npermissions = 'bypass'\nargs = ['--bare']\n"
         "[agents.lines]\nargv = ['l']\n[agents.lines.events]\ninput-tokens = 'u.in'\nusage = 'sum'\n"
-        "[prices.big]\ninput = 1\noutput = 2\n"
+        "[prices.big]\ninput = 1\noutput = 2\n[repos]\nweb = '../web'\n"
         "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
     )
     loaded = sources.load()

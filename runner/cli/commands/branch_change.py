@@ -44,6 +44,19 @@ def find_story(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapsh
     return run, story
 
 
+def require_home(run: "RunSnapshot", story: "StorySnapshot") -> None:
+    """Refuse a story that works in another repository than the one with the journal."""
+    from runner.core.errors import UsageError
+
+    if story.repo:
+        info = run.repos[story.repo]
+        raise UsageError(
+            f"story {story.id} works in another repository, {info.path}, where its steps cannot be changed "
+            "from here",
+            hint=f"use git in {info.path}: its branch is {story.workspace.branch}.",
+        )
+
+
 @contextmanager
 def checkout(
     repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", output: Output
@@ -101,7 +114,7 @@ def _create(
     from isolation.model import WorkspaceRequest
     from isolation.paths import worktree_path
     from isolation.worktree.opening import create_or_attach
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings

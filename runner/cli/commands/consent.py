@@ -13,30 +13,47 @@ if TYPE_CHECKING:
 
 
 def require_consent(
-    repository: "Repository", demands: "Sequence[Demand]", *, trust: str, output: Output, ask: bool = True
+    repository: "Repository",
+    demands: "Sequence[Demand]",
+    *,
+    trust: str,
+    output: Output,
+    ask: bool = True,
+    elsewhere: bool = False,
 ) -> None:
-    """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type."""
+    """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type.
+
+    `elsewhere`: it is another repository than the one in which the command was given.
+    """
     from runner.plan.trust.agreed import TrustError, not_agreed_yet, refusal
 
     asked = not_agreed_yet(repository, demands, trust=trust, environ=os.environ)
     if not asked:
         return
     if not ask or not can_ask(output):
+        whose = str(repository.top) if elsewhere else "this repository"
         hint = "`autopilot-multi trust` shows everything and asks; --trust agrees for this time."
-        raise refusal(asked, hint=hint)
-    sys.stderr.write(listing(repository, asked, demands) + "\n")
+        raise refusal(asked, hint=hint, whose=whose)
+    sys.stderr.write(listing(repository, asked, demands, elsewhere=elsewhere) + "\n")
     if not asks_to_agree(repository, asked):
         raise TrustError("you did not agree, so nothing was run", hint="`autopilot-multi trust` asks again.")
 
 
-def listing(repository: "Repository", asked: "Sequence[Asked]", demands: "Sequence[Demand]") -> str:
+def listing(
+    repository: "Repository",
+    asked: "Sequence[Asked]",
+    demands: "Sequence[Demand]",
+    *,
+    elsewhere: bool = False,
+) -> str:
     """Return what is asked for, each thing on lines of its own, and what it replaces."""
     from runner.core.trust import replaced_by, text_of
     from runner.plan.trust.agreed import load_trust
 
     agreed = set(load_trust(repository, os.environ).agreed)
     things = f"{len(asked)} thing{'s' * (len(asked) > 1)}"
-    lines = [f"files of this repository ask for {things} that you have not agreed to:"]
+    whose = repository.top if elsewhere else "this repository"
+    lines = [f"files of {whose} ask for {things} that you have not agreed to:"]
     for one in asked:
         lines += _entry(one)
         replaced = replaced_by(one, agreed, demands)

@@ -9,6 +9,7 @@ from isolation.paths import autopilot_dir
 from runner.cli.live.state import LiveState, Pane, chosen
 from runner.core.model import RunSnapshot, SessionRecord, StorySnapshot
 from runner.core.text.screen import neutral
+from runner.run.several.places import repository_of
 
 LOG_BYTES = 1 << 17
 MOST_LINES = 5000
@@ -28,7 +29,7 @@ class Content:
             return []
         if state.pane is Pane.LOG and story.sessions:
             return self._log(story.sessions[-1])
-        return self._diff(story) if state.pane is Pane.DIFF else []
+        return self._diff(run, story) if state.pane is Pane.DIFF else []
 
     def _log(self, session: SessionRecord) -> list[str]:
         """Return the end of a log, as people read it."""
@@ -44,31 +45,34 @@ class Content:
         entries = LogReader(path, session.agent, start).entries(last=True)
         return [line for each in lines_of(entries, PLAIN) for line in each.split("\n")][-MOST_LINES:]
 
-    def _diff(self, story: StorySnapshot) -> list[str]:
+    def _diff(self, run: RunSnapshot, story: StorySnapshot) -> list[str]:
         """Return what differs from the base: in its folder while that is there, else on its branch."""
         base, branch, path = story.workspace.base, story.workspace.branch, story.workspace.path
         if base is None:
             return ["it has not started yet"]
         try:
+            there = repository_of(self._repository, run, story.id)
             if path is not None and Path(path).is_dir():
-                return self._in_folder(base, Path(path))
+                return _in_folder(there, base, Path(path))
             if branch is None:
                 return []
-            return self._git("diff", *_QUIET, base, branch, "--")
+            return _git(there, "diff", *_QUIET, base, branch, "--")
         except IsolationError as error:
             return [neutral(str(error))]
 
-    def _in_folder(self, base: str, path: Path) -> list[str]:
-        changed = self._git("diff", *_QUIET, base, "--", cwd=path)
-        new = self._git("ls-files", "--others", "--exclude-standard", cwd=path)
-        return [*(f"new: {name}" for name in new), *changed]
 
-    def _git(self, *args: str, cwd: Path | None = None) -> list[str]:
-        # A session may be using the index of its folder.
-        output = self._repository.run("--no-optional-locks", *args, cwd=cwd, idle=True).stdout
-        lines = output.splitlines()
-        more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
-        return [*(_shown(line) for line in lines[:MOST_LINES]), *more]
+def _in_folder(repository: Repository, base: str, path: Path) -> list[str]:
+    changed = _git(repository, "diff", *_QUIET, base, "--", cwd=path)
+    new = _git(repository, "ls-files", "--others", "--exclude-standard", cwd=path)
+    return [*(f"new: {name}" for name in new), *changed]
+
+
+def _git(repository: Repository, *args: str, cwd: Path | None = None) -> list[str]:
+    # A session may be using the index of its folder.
+    output = repository.run("--no-optional-locks", *args, cwd=cwd, idle=True).stdout
+    lines = output.splitlines()
+    more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+    return [*(_shown(line) for line in lines[:MOST_LINES]), *more]
 
 
 def _start_of_line(path: Path, size: int) -> int:

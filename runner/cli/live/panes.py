@@ -54,6 +54,7 @@ def about(story: StorySnapshot, run: RunSnapshot, now: float) -> tuple[str, ...]
     reason = f"{because(story)}; {recovery(story.kill_switch)}".removesuffix("; ") if story.reason else ""
     facts = (
         ("title", neutral(story.title)),
+        ("repository", run.repo_name(story.repo)),
         ("branch", story.workspace.branch or ""),
         ("folder", neutral(story.workspace.path or "")),
         ("next", neutral(story.next) if story.status.final else ""),

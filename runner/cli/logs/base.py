@@ -10,7 +10,7 @@ from runner.cli.logs.growing import GrowingLog
 from runner.cli.output import Output
 
 if TYPE_CHECKING:
-    from runner.core.model import BaseCheck
+    from runner.core.progress.base import BaseCheck
     from runner.run.control.reader import CurrentRun, RunReader
 
 POLL_SECONDS = 0.2

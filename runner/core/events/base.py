@@ -1,4 +1,7 @@
-"""Events about the commit that stories start from: what verify commands do on it, and that it has moved."""
+"""Events about the commit that stories start from: what verify commands do on it, and that it has moved.
+
+`repo` is the repository whose base it is, by the name that its stories have for it; empty for the run's own.
+"""
 
 from typing import Any, TypeAlias
 
@@ -11,6 +14,7 @@ class BaseCheckStarted(Struct, frozen=True, kw_only=True):
     command: str
     shared: bool
     log: str = ""
+    repo: str = ""
 
 
 class BaseChecked(Struct, frozen=True, kw_only=True):
@@ -26,6 +30,7 @@ class BaseChecked(Struct, frozen=True, kw_only=True):
     detail: str = ""
     output: tuple[str, ...] = ()
     known: bool = False
+    repo: str = ""
 
 
 class BaseFollowed(Struct, frozen=True, kw_only=True):
@@ -33,6 +38,7 @@ class BaseFollowed(Struct, frozen=True, kw_only=True):
 
     base: str
     before: str
+    repo: str = ""
 
 
 BaseBody: TypeAlias = BaseCheckStarted | BaseChecked | BaseFollowed

@@ -15,7 +15,11 @@ from runner.core.model import RunId, StoryId
 
 
 class RunStarted(Struct, frozen=True, kw_only=True):
-    """The plan, complete: a resume needs nothing else."""
+    """The plan, complete: a resume needs nothing else.
+
+    `repos` are the repositories in which stories work, by the name that a story has for its own; empty if
+    there is only the one of the run.
+    """
 
     base: str
     isolation: str
@@ -23,6 +27,7 @@ class RunStarted(Struct, frozen=True, kw_only=True):
     max_stories: int
     options: Mapping[str, Any]
     stories: tuple[Mapping[str, Any], ...]
+    repos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class RunResumed(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from runner.core.events.folds.steering_fold import planned_story, steered
 from runner.core.events.folds.story_fold import requeued, story_after, tried_again, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
-    BaseCheck,
     KillSwitch,
     Note,
     RunId,
@@ -28,6 +27,8 @@ from runner.core.model import (
     StorySnapshot,
     Tier,
 )
+from runner.core.progress.base import BaseCheck
+from runner.core.progress.repositories import HOME, repositories_of
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_WAITING = range(6)
 
@@ -90,7 +91,7 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0
         case base_events.BaseCheckStarted() | base_events.BaseChecked():
             return replace(run, base_checks=_base_checks_after(run.base_checks, body, event.at))
         case base_events.BaseFollowed():
-            return replace(run, followed=body.base)
+            return _followed(run, body)
         case _:
             story = run.stories.get(body.story_id)
             if story is None:
@@ -111,12 +112,14 @@ def _pauses_after(pauses: Mapping[str, float], body: ag.AgentPaused) -> Mapping[
 def _base_checks_after(
     checks: tuple[BaseCheck, ...], body: base_events.BaseCheckStarted | base_events.BaseChecked, at: float
 ) -> tuple[BaseCheck, ...]:
-    """Return what is known of the base; a command that is asked again replaces its earlier answer."""
-    began = next((check for check in checks if check.command == body.command), None)
+    """Return what is known of the bases; a command that is asked again replaces its earlier answer."""
+    asked = (body.repo, body.command)
+    began = next((check for check in checks if (check.repo, check.command) == asked), None)
     others = tuple(check for check in checks if check is not began)
+    new = BaseCheck(command=body.command, shared=body.shared, started_at=at, repo=body.repo)
     if isinstance(body, base_events.BaseCheckStarted):
-        return *others, BaseCheck(command=body.command, shared=body.shared, started_at=at, log=body.log)
-    began = began or BaseCheck(command=body.command, shared=body.shared, started_at=at)
+        return *others, replace(new, log=body.log)
+    began = began or new
     answered = replace(
         began,
         ended_at=at,
@@ -127,6 +130,13 @@ def _base_checks_after(
         known=body.known,
     )
     return *others, answered
+
+
+def _followed(run: RunSnapshot, body: base_events.BaseFollowed) -> RunSnapshot:
+    """Return the run with the newer base of a repository."""
+    known = run.repos.get(body.repo)
+    repos = run.repos if known is None else {**run.repos, body.repo: replace(known, followed=body.base)}
+    return replace(run, repos=repos, followed=body.base if body.repo == HOME else run.followed)
 
 
 def exit_code(run: RunSnapshot) -> int:
@@ -169,6 +179,7 @@ def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
         window=body.max_stories,
         options=body.options,
         stories=stories,
+        repos=repositories_of(body.repos),
     )
 
 

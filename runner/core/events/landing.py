@@ -163,7 +163,8 @@ class LandingUndone(Struct, frozen=True, kw_only=True):
 class ConflictsForeseen(Struct, frozen=True, kw_only=True):
     """Which stories would conflict if they landed now, and the best order; replaces what was foreseen before.
 
-    A clash has `stories`, `files` and `reason`. With many of them, `more` are left out.
+    A clash has `stories`, `files` and `reason`. With many of them, `more` are left out. `repo` is the
+    repository in which they are, empty for that of the run.
     """
 
     clashes: tuple[Mapping[str, Any], ...] = ()
@@ -172,6 +173,7 @@ class ConflictsForeseen(Struct, frozen=True, kw_only=True):
     uncommitted: tuple[str, ...] = ()
     onto: str = ""
     more: int = 0
+    repo: str = ""
 
 
 class StoryRestackPlanned(Struct, frozen=True, kw_only=True):

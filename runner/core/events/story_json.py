@@ -52,5 +52,7 @@ def digest(story: Story) -> str:
     import json
 
     work = {name: value for name, value in to_json(story).items() if name not in _NOT_THE_WORK}
+    if not story.repo:
+        del work["repo"]  # as before stories could work in other repositories
     text = json.dumps(work, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,5 +1,7 @@
 """What is foreseen about the merges of stories: which conflict, where, and in which order to land them."""
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 
@@ -28,3 +30,20 @@ class Forecast(Struct, frozen=True, kw_only=True):
     uncommitted: tuple[str, ...] = ()
     onto: str = ""
     more: int = 0
+
+
+def joined(forecasts: Collection[Forecast]) -> Forecast | None:
+    """Return what is foreseen in several repositories as one; stories of different ones never conflict."""
+    found = list(forecasts)
+    if len(found) <= 1:
+        return found[0] if found else None
+    targets = {each.onto for each in found if each.onto}
+    return Forecast(
+        stories=tuple(name for each in found for name in each.stories),
+        clashes=tuple(clash for each in found for clash in each.clashes),
+        order=tuple(name for each in found for name in each.order),
+        lost=tuple(name for each in found for name in each.lost),
+        uncommitted=tuple(name for each in found for name in each.uncommitted),
+        onto=targets.pop() if len(targets) == 1 else "",
+        more=sum(each.more for each in found),
+    )

@@ -126,6 +126,6 @@ def claim_checkout(
         repository=repository,
         path=repository.top,
         branch=story.workspace.branch or "",
-        base=story.workspace.base or run.base,
+        base=story.workspace.base or run.base_of(story.repo),
         claim=claims.compile(tuple(globs), folding=folds_case(repository.top)),
     )

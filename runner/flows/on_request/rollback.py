@@ -71,7 +71,9 @@ def make_plan(
     flow, state = on.flow, on.state
     place = on.find_step(wanted)
     step = flow.steps[place]
-    commits = load_history(repository, f"{story.workspace.base or run.base}..{on.tip}", story.id, flow)
+    commits = load_history(
+        repository, f"{story.workspace.base or run.base_of(story.repo)}..{on.tip}", story.id, flow
+    )
     undone = undone_by(commits, place)
     newest = next((commit for commit in reversed(commits) if not commit.own), None)
     repeated = newest is not None and newest.rolled_back and newest.place == place

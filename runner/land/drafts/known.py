@@ -140,7 +140,7 @@ def open_office(
             forge=forge_of(repository, settings, say=say),
             onto=target_of(repository, settings),
             journal=opened,
-            past=load_known(opened),
+            past=load_known(opened, repository),
             redactor=redactor_for(settings, os.environ, repository),
             drafts=_drafts_in(opened),
         )

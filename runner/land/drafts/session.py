@@ -21,8 +21,8 @@ from runner.forge.drafts.hosted import PullRequest
 from runner.forge.errors import RefusedError
 from runner.land.drafts.known import Office, open_office
 from runner.records.journal import Journal
-from runner.run.coordinator import acquired
 from runner.run.drafts.publisher import Outcome
+from runner.run.several.acquisition import acquired
 
 LEASE = "pr-"
 """What the name in the lease begins with while drafts are published."""

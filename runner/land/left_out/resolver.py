@@ -91,7 +91,9 @@ class Resolver:
         """Return the context of a session of the story's, recorded in its own run."""
         one, repository = conflict.story, self._repository
         snapshot = fold(one.run_id, await to_thread.run_sync(self._journal.events, one.run_id))
-        settings = settings_from_json(snapshot.options, top=repository.top)
+        info = snapshot.repos.get(one.story.repo) if one.story.repo else None
+        options = info.settings if info is not None else snapshot.options
+        settings = settings_from_json(options, top=repository.top)
         settings = replace(settings, bg_isolation="worktree")
         redactor = self._context.log.redactor
         log = EventLog(store=self._journal, snapshot=_begun(snapshot, one.id), redactor=redactor)

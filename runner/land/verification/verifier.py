@@ -33,7 +33,7 @@ from runner.core.text.telling import telling_lines
 from runner.land.candidates import Candidate
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.shared_tree import require_enforcement
 from runner.records.event_log import EventLog
 from runner.run.cleanup import keep_sweeping, sweep_briefly

@@ -20,6 +20,7 @@ from runner.core.agent_settings import AgentSettings
 from runner.core.declaration import ENVIRONMENT_PREFIX, declared_in, find, shown_value
 from runner.core.errors import SettingsError
 from runner.core.notices.notice import agreed_url
+from runner.core.setting_groups.repo_settings import RepoSettings
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.core.text.unknown_keys import UnknownKey
@@ -108,9 +109,9 @@ def load_settings(
 
 def _demands(key: str, value: Any, source: Source) -> Iterator[Demand]:
     """Return what a file of the repository asks for under one key; a default asks for nothing."""
-    if isinstance(value, AgentSettings):
+    if isinstance(value, AgentSettings | RepoSettings):
         # One by one, so that a change of a variable is not hidden in a long line.
-        for item in declared_in(AgentSettings, AgentSettings()):
+        for item in declared_in(type(value), type(value)()):
             inner = getattr(value, item.field)
             if isinstance(inner, Mapping):
                 for name, text in inner.items():

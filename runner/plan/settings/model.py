@@ -33,6 +33,8 @@ def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each f
     """Return the type that pydantic checks a value against."""
     if declared.table is not None:
         model: Any = model_of(declared.table.__name__, declared_in(declared.table))
+        if declared.setting.short:
+            model = Annotated[model, BeforeValidator(partial(_as_table, key=declared.setting.short))]
         return dict[Text, model] if declared.has_named_entries else model
     if declared.has_named_entries:
         return dict[Annotated[str, AfterValidator(_variable)], str]
@@ -127,6 +129,11 @@ def _joined(value: Any, separator: str) -> Any:
     """Return a list of texts as one text; the names in it cannot contain the separator."""
     several = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
     return separator.join(value) if several else value
+
+
+def _as_table(value: Any, *, key: str) -> Any:
+    """Return an entry that is written as one text as the table that it stands for."""
+    return {key: value} if isinstance(value, str) else value
 
 
 def _listed(value: Any) -> Any:

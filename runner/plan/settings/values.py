@@ -220,8 +220,8 @@ def _unknown(error: Mapping[str, Any], source: Source) -> UnknownKey | None:
 
 
 def _refuse_missing(dotted: str, source: Source) -> NoReturn:
-    needs = "a price needs input and output." if dotted.startswith("prices") else ""
-    hint = needs or "an agent needs argv = [program, argument, …]."
+    needs = {"prices": "a price needs input and output.", "repos": "a repository needs a path or a URL."}
+    hint = needs.get(dotted.partition(".")[0], "an agent needs argv = [program, argument, …].")
     raise source.error(f"{source.name(dotted)} is missing", hint)
 
 

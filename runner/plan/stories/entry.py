@@ -45,6 +45,7 @@ _WANTED = {
     "origin": _TEXT,
     "origin_digest": _TEXT,
     "needs": "a table of what a worker must have, such as {gpu: 1, label: linux}",
+    "repo": "the path, the URL or the name of a repository",
 }
 _NOT_TEXT = frozenset(
     {
@@ -115,6 +116,7 @@ def _story_of(entry: Entry) -> Story:
         labels=tuple(fields.labels or ()),
         origin=one_line(fields.origin or ""),
         needs=needs_of(fields.needs or {}),
+        repo=(fields.repo or "").strip(),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from isolation.patterns import pattern
 from runner.core.errors import BacklogError
+from runner.core.text.names import shown
 from runner.core.text.plain_yaml import plain_mapping
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def list_entries(path: Path, file: str, text: str, *, required: bool) -> list[En
             hint = f"write 'stories' instead of '{slips[0]}'." if slips else _LIST_EXAMPLE
             raise BacklogError(f"{file} has no list 'stories'", hint=hint)
         return []
-    if others := [f"'{key}'" for key in data if key != "stories"]:
+    if others := [f"'{key}'" for key in data if key not in {"stories", "repo"}]:
         raise BacklogError(
             f"{file}: unknown key{'s'[: len(others) > 1]} {', '.join(others)} beside 'stories'",
             hint=f"remove {', '.join(others)}; the settings have a file of their own, autopilot-multi.toml.",
@@ -152,6 +153,13 @@ def list_entries(path: Path, file: str, text: str, *, required: bool) -> list[En
     stories = data["stories"]
     if not isinstance(stories, list):
         raise BacklogError(f"{file}: 'stories' must be a list", hint=_LIST_EXAMPLE)
+    if (repo := data.get("repo")) is not None:
+        if not isinstance(repo, str) or not repo.strip():
+            raise BacklogError(
+                f"{file}: 'repo' must be the path, the URL or the name of a repository, not {shown(repo)}",
+                hint="it holds for every story of the list that has none of its own.",
+            )
+        stories = [{"repo": repo, **each} if isinstance(each, dict) else each for each in stories]
     return [_list_entry(item, file, number, node) for number, item in enumerate(stories, start=1)]
 
 

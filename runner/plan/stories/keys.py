@@ -58,6 +58,7 @@ class Fields(Struct, frozen=True, kw_only=True):
     origin: str | None = None
     origin_digest: str | None = None
     needs: dict[str, Any] | None = None
+    repo: str | None = None
 
 
 def require_sound(text: str) -> str:
@@ -164,6 +165,7 @@ KEYS: Mapping[str, Key] = {
     "origin": _TEXT,
     "origin_digest": _TEXT,
     "needs": Key(holds=dict, checks=(_needs,)),
+    "repo": _FILLED,
 }
 
 

@@ -47,12 +47,12 @@ def not_agreed_yet(
     return () if known.always else with_lines(repository.top, not_agreed(demands, set(known.agreed)))
 
 
-def refusal(asked: Sequence[Asked], *, hint: str) -> TrustError:
+def refusal(asked: Sequence[Asked], *, hint: str, whose: str = "this repository") -> TrustError:
     """Return the error that names the first things that the user has not agreed to."""
     first = "; ".join(f"{one.what} `{one_line(one.text)}` ({one.where})" for one in asked[:_SHOWN])
     more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
     return TrustError(
-        f"files of this repository ask for something that you have not agreed to: {first}{more}", hint=hint
+        f"files of {whose} ask for something that you have not agreed to: {first}{more}", hint=hint
     )
 
 

@@ -5,7 +5,7 @@ files that known agents obey.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isolation.git.repository import Repository
@@ -18,19 +18,36 @@ from runner.core.work_items.tracker import HOSTED, Tracker
 from runner.flows.catalog import load_flow, user_files
 from runner.forge.tracker.servers import server_demands
 from runner.plan.plan import Plan
+from runner.plan.repositories.site import Site
 from runner.plan.stories.sources import COMMAND_LINE
 
 
-def demands_of(plan: Plan) -> tuple[Demand, ...]:
-    """Return everything that the files of the repository would run or switch off in this run."""
+def demands_of(plan: Plan) -> dict[str, tuple[Demand, ...]]:
+    """Return what the files of each repository would run or switch off in this run, by the name of its site.
+
+    The stories are files of the run's own repository, and so are the names that they have for others.
+    """
     left = [story for story in plan.own if story.id not in plan.finished]
-    return (
-        *plan.loaded.demands,
-        *(demand for story in left for demand in story_demands(story)),
-        *flow_demands(plan.repository.top, left, plan.settings.dialect),
-        *tracker_demands(plan.repository, plan.base, left, plan.settings),
-        *agent_demands(plan.repository, plan.base, {story.id: plan.workers[story.id] for story in left}),
-    )
+    used = {story.repo for story in left}
+    named = (demand for site in plan.sites.values() if site.name in used for demand in site.named_by)
+    return {
+        name: (
+            *(plan.loaded.demands if site.is_home else site.demands),
+            *(demand for story in left if site.is_home for demand in story_demands(story)),
+            *(named if site.is_home else ()),
+            *_demands_in(plan, site, [story for story in left if story.repo == name]),
+        )
+        for name, site in plan.sites.items()
+        if site.is_home or name in used
+    }
+
+
+def _demands_in(plan: Plan, site: Site, stories: Sequence[Story]) -> Iterator[Demand]:
+    """Return what the files of one repository ask for because of the stories that work there."""
+    repository, settings = site.repository, site.settings
+    yield from flow_demands(repository.top, stories, settings.dialect)
+    yield from tracker_demands(repository, site.base, stories, settings)
+    yield from agent_demands(repository, site.base, {story.id: plan.workers[story.id] for story in stories})
 
 
 def flow_demands(top: Path, stories: Iterable[Story], dialect: str) -> Iterator[Demand]:

@@ -310,9 +310,15 @@ def _require_sound(shard: Shard) -> None:
     if any(not (math.isfinite(event.at) and 0 <= event.at < _LATEST) for event in shard.events):
         raise ValueError(f"{EVENTS} has an event at an impossible time")
     _require_own_logs(shard)
+    _require_one_repository(shard)
     fold(shard.run_id, shard.events)
     _backlog(shard)
     changes_of(shard)
+
+
+def _require_one_repository(shard: Shard) -> None:
+    if shard.started.repos:
+        raise ValueError("its run had stories in several repositories, which shards do not carry")
 
 
 def _require_large_files(shard: Shard) -> None:

@@ -59,7 +59,8 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int
         ends = " → ".join(
             f"<code>{_t(one[:12])}</code>" for one in (story.workspace.base, story.workspace.commit) if one
         )
-        yield f"<p>Branch <code>{_t(story.workspace.branch)}</code> {ends}</p>"
+        there = f" in <code>{_t(story.repo)}</code>" if story.repo else ""
+        yield f"<p>Branch <code>{_t(story.workspace.branch)}</code>{there} {ends}</p>"
     if story.depends_on:
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
     output = _output(data, story, most_tail)

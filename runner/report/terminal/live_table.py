@@ -27,7 +27,7 @@ from runner.core.text.words import (
     worked,
 )
 
-DROPPED = ("TITLE", "STEP", "LEFT", "COST", "ATTEMPT", "TIME")
+DROPPED = ("TITLE", "STEP", "LEFT", "COST", "ATTEMPT", "TIME", "REPO")
 """The order in which columns give way."""
 DETAIL_CELLS = 28
 """How wide the last column is before others give way to it; with a title, twice as much."""
@@ -80,6 +80,7 @@ def table(rows: Rows, width: int, *, titled: bool) -> list[Text]:
 def _columns(width: int) -> list[_Column]:
     return [
         _Column(title="STORY", cell=_name, limit=max(10, width // 4)),
+        _Column(title="REPO", cell=lambda rows, story: rows.run.repo_name(story.repo), limit=16),
         _Column(title="TITLE", cell=lambda _, story: neutral(story.title), limit=max(8, width // 5)),
         _Column(title="STATUS", cell=lambda _, story: label(phase(story)), limit=10),
         _Column(title="STEP", cell=_step, limit=16),

@@ -219,16 +219,18 @@ def _attempt(run: RunSnapshot, story_id: StoryId, number: int) -> str:
 
 def _of_base(body: base_events.BaseBody, run: RunSnapshot) -> str | None:
     """Say what the base answers to the project's own commands; those of stories fail there by nature."""
+    whose = f" of {run.repo_name(body.repo)}" if run.repos else ""
     if isinstance(body, base_events.BaseFollowed):
-        return f"stories now start from {body.base[:_SHORT]}, where the base branch is by now"
+        return f"stories{whose} now start from {body.base[:_SHORT]}, where the base branch is by now"
     if isinstance(body, base_events.BaseCheckStarted):
-        return f"checking the base: {body.command}"
+        return f"checking the base{whose}: {body.command}"
     if not body.shared:
         return None
-    check = next(check for check in run.base_checks if check.command == body.command)
+    asked = (body.repo, body.command)
+    check = next(check for check in run.base_checks if (check.repo, check.command) == asked)
     took = span((check.ended_at or check.started_at) - check.started_at)
     how = "known from an earlier run" if body.known else f"in {took}"
-    return f"the base {body.answer.replace('-', ' ')}: {body.command} ({body.detail or how})"
+    return f"the base{whose} {body.answer.replace('-', ' ')}: {body.command} ({body.detail or how})"
 
 
 def _decision(body: ev.DecisionAsked | ev.DecisionAnswered) -> str:

@@ -58,6 +58,18 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     verify_minutes: float | None = None
     best_of: int = 1
     review: str = ""
+    repo: str | None = None
+
+
+class PlanRepository(Struct, frozen=True, kw_only=True):
+    """A repository of a plan; `trusted`: the user has agreed to what its files ask for."""
+
+    name: str
+    path: str
+    base: str
+    base_ref: str
+    trusted: bool
+    url: str | None = None
 
 
 class PlanView(Struct, frozen=True, kw_only=True):
@@ -67,7 +79,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
     those of them that an earlier run has asked, so that they do not run.
     `possible_conflicts` are pairs of stories whose claims share a path.
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
-    `seal`: what sessions cannot reach.
+    `seal`: what sessions cannot reach. `repos` are the repositories in which stories work, if there are
+    several.
     The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
 
@@ -87,6 +100,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     base_known: tuple[str, ...] = ()
     possible_conflicts: tuple[Clash, ...] = ()
     seal: str = "writes"
+    repos: tuple[PlanRepository, ...] = ()
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
@@ -96,6 +110,7 @@ def plan_document(plan: PlanView) -> dict[str, Any]:
         **structs.asdict(plan),
         "possible_conflicts": possible,
         "stories": [structs.asdict(row) for row in plan.rows],
+        "repos": [structs.asdict(one) for one in plan.repos],
     }
     del document["rows"]
     return document
@@ -109,6 +124,14 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
     lines += look.wrapped(_machine(plan), color="dim")
+    for one in plan.repos:
+        trusted = (
+            "" if one.trusted else "; its files ask for what you have not agreed to (`autopilot-multi trust`)"
+        )
+        words = (
+            f"{one.name}: {neutral(one.path)}, from {neutral(one.base_ref)} ({one.base[:_SHORT]}){trusted}"
+        )
+        lines += look.wrapped(words, color="dim" if one.trusted else "yellow")
     asked = [command for command in plan.base_check if command not in plan.base_known]
     for words, commands in ((_ASKED, asked), (_KNOWN, plan.base_known)):
         if commands:
@@ -205,6 +228,8 @@ def _details(row: PlanRow, look: Look) -> list[str]:
     if row.critical:
         left = row.minutes_to_the_end
         details.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to the end"))
+    if row.repo:
+        details.append(f"in {neutral(row.repo)}")
     if row.branch:
         details.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
     details += _flow(row)

@@ -123,6 +123,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float, outlook: Outlook | Non
     costs = any(_cost(story) for story in stories)
     columns = [
         Column(title="STORY", limit=28),
+        *([Column(title="REPO", limit=16)] if run.repos else []),
         *([Column(title="TITLE", limit=26)] if titled else []),
         Column(title="STATUS"),
         Column(title="ATTEMPT"),
@@ -133,7 +134,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float, outlook: Outlook | Non
     ]
     cells = [
         [
-            *_row(story, look, now, titled=titled),
+            *_row(run, story, look, now, titled=titled),
             *([Cell(text=_cost(story))] if costs else []),
             *([Cell(text=left_words(outlook.stories.get(story.id)))] if outlook and outlook.stories else []),
             _doing(story, run, now, active=outlook is not None),
@@ -177,12 +178,13 @@ def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: b
     return [] if brief else look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
 
 
-def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
+def _row(run: RunSnapshot, story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
     color = COLORS[phase_of(story)]
     mark = f"{SYMBOLS[phase_of(story)]} " if look.marks else ""
     ran = worked(story, now)
     return [
         Cell(text=mark + story.id, color=color),
+        *([Cell(text=run.repo_name(story.repo))] if run.repos else []),
         *([Cell(text=neutral(story.title))] if titled else []),
         Cell(text=state(story), color=color),
         Cell(text=attempt(story)),

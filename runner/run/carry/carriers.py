@@ -67,7 +67,7 @@ class LocalCarriers:
 
     def intent(self, story: Story) -> Sequence[ev.Body]:
         """Return the workspace that is about to be made."""
-        return (intent(story, self._context),)
+        return (intent(story, self._context.at(story.repo)),)
 
     def carry(self, context: StoryContext, slot: Slot, *, interrupted: bool) -> Callable[[], Awaitable[None]]:
         """Return the walk of the story."""

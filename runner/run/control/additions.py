@@ -86,9 +86,17 @@ def _checked(
 ) -> Additions:
     """Return the new stories in their order among those of the run; raises what a plan would raise."""
     settings = running.settings
+    away = [story for story in new if story.repo]
+    if away:
+        raise UsageError(
+            f"story {away[0].id} works in another repository ({away[0].repo}), and only stories of the "
+            "run's own can join it while it is active",
+            hint="start a run with it when this one has ended.",
+        )
     everybody = (*running.stories, *new)
     ownership = read_ownership(replace(loaded, settings=settings), everybody, complete=False)
-    new = claim_additions(new, running.stories, ownership, settings, folding=folds_case(repository.top))
+    here = [story for story in running.stories if not story.repo]
+    new = claim_additions(new, here, ownership, settings, folding=folds_case(repository.top))
     by_id = {story.id: story for story in (*running.stories, *new)}
     chosen = tuple(story for story in ordered(by_id.values()) if story in new)
     workers = {story.id: workers_of(story, running.settings) for story in chosen}

@@ -97,18 +97,20 @@ class BacklogChanges:
     def _require_disjoint(self, stories: Sequence[Story]) -> None:
         """Refuse stories of a shared tree that would own a path which another one owns. Blocking."""
         context = self._context
-        if context.shared_tree is not None and context.settings.max_stories > 1:
-            everybody = {**self._backlog.by_id, **{story.id: story for story in stories}}.values()
-            require_disjoint_stories(everybody, folding=folds_case(context.repository.top))
+        if context.shared_tree is None or context.settings.max_stories == 1:
+            return
+        everybody = {**self._backlog.by_id, **{story.id: story for story in stories}}.values()
+        for here in context.everywhere:
+            own = [story for story in everybody if story.repo == here.repo]
+            require_disjoint_stories(own, folding=folds_case(here.repository.top))
 
     def _not_claimable(self, stories: Sequence[Story]) -> str:
         """Take the claims of stories for a shared tree; return why its level cannot enclose them."""
-        tree = self._context.shared_tree
-        if tree is None:
-            return ""
         try:
             for story in stories:
-                tree.admit(story)
+                tree = self._context.at(story.repo).shared_tree
+                if tree is not None:
+                    tree.admit(story)
         except IsolationError as error:
             return f"{error.message}; {error.hint}" if error.hint else error.message
         return ""
@@ -124,7 +126,9 @@ class BacklogChanges:
             if problem:
                 return problem
             context = self._context
-            make = partial(retried, context.repository, context.log.snapshot, request, context.worktree_root)
+            state = context.log.snapshot.stories.get(story_id)
+            here = context.at(state.repo) if state is not None else context
+            make = partial(retried, here.repository, context.log.snapshot, request, here.worktree_root)
             try:
                 event = await to_thread.run_sync(make)
             except (RunnerError, IsolationError) as error:
@@ -197,6 +201,8 @@ class BacklogChanges:
             if bad or story.id in seen:
                 return f"story '{story.id}': {bad or 'it is there twice'}"
             seen.add(story.id)
+            if story.repo not in {here.repo for here in self._context.everywhere}:
+                return f"story '{story.id}': the run does not work in a repository '{story.repo}'"
             state = states.get(story.id)
             if state is not None and (state.status not in _OPEN or self._is_held(story.id)):
                 return f"story {story.id} is already in the run and has started, or is about to"

@@ -22,7 +22,7 @@ from runner.core.errors import NotFoundError
 from runner.core.model import SessionKind
 from runner.core.settings import Settings
 from runner.plan.guard import write_guard_of
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.run.control.story_view import StoryView, require_workspace
 from runner.story.session.environment import passed_environment, seal_of
@@ -67,7 +67,8 @@ def conversation_of(view: StoryView, top: Path) -> AgentConversation:
             hint=f"`autopilot-multi open {view.story.id}` prints the folder in which it works.",
         )
     newest = worked[-1]
-    settings = settings_from_json(view.run.options, top=top)
+    info = view.run.repos.get(view.story.repo) if view.story.repo else None
+    settings = settings_from_json(info.settings if info else view.run.options, top=top)
     agent = KNOWN[newest.agent](settings.agents.get(newest.agent, AgentSettings()))
     return AgentConversation(
         agent=agent,

@@ -26,17 +26,26 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
     Git is asked only if the main checkout has moved since the run began, or a story is older than the run:
     `status` must be instant.
     """
-    done = {story.id: story.workspace.commit for story in run.stories.values() if _may_be_merged(story)}
+    done = [story for story in run.stories.values() if _may_be_merged(story)]
     if not done:
         return run
+    from isolation.errors import IsolationError
     from isolation.git.direct.refs import head_without_git
     from isolation.paths import find_repository
 
-    paths = find_repository(Path(directory))
-    older = any(run.stories[name].started_at is None or run.stories[name].workspace.landed for name in done)
-    if older or head_without_git(paths) != run.base:
-        run = _marked(run, paths, done)
-    return _with_command(run, paths)
+    home = find_repository(Path(directory))
+    for repo in dict.fromkeys(story.repo for story in done):
+        own = {story.id: story.workspace.commit for story in done if story.repo == repo}
+        try:
+            paths = find_repository(Path(run.repos[repo].path)) if repo in run.repos and repo else home
+        except IsolationError:
+            continue  # it is gone, and what became of the work with it
+        older = any(
+            run.stories[name].started_at is None or run.stories[name].workspace.landed for name in own
+        )
+        if older or head_without_git(paths) != run.base_of(repo):
+            run = _marked(run, paths, own)
+    return _with_command(run, home)
 
 
 def _marked(run: RunSnapshot, paths: "RepositoryPaths", done: Mapping[StoryId, str | None]) -> RunSnapshot:
@@ -61,7 +70,7 @@ def _marked(run: RunSnapshot, paths: "RepositoryPaths", done: Mapping[StoryId, s
         elif _is_in(repository, workspace.landed_as, workspace.landed):
             where[name] = workspace.landed
         elif commit:
-            forks[commit] = workspace.base or run.base
+            forks[commit] = workspace.base or run.base_of(run.stories[name].repo)
     by_hand = _by_hand(run, repository, head_without_git(paths), forks)
     where |= {name: into for name, commit in done.items() if commit in by_hand}
     for name, branch in where.items():

@@ -3,6 +3,7 @@
 Read-only, and standard library only: `status` must be instant and must not disturb the active run.
 """
 
+import shlex
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,10 +14,12 @@ from msgspec.structs import replace
 from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.paths import autopilot_dir, find_repository, journal_path, story_dir
+from runner.core.errors import NotFoundError, UsageError
 from runner.core.events.events import Event
 from runner.core.events.fold import apply
 from runner.core.flow import QUICK
-from runner.core.model import BaseCheck, RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.model import RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.progress.base import BaseCheck
 from runner.core.progress.landing import LEASE, LandingProgress
 from runner.core.text.screen import TAIL_BYTES, LineTail, neutral
 from runner.records.journal import Journal
@@ -51,12 +54,24 @@ class RunReader:
     def __init__(self, directory: str, name: str | None = None) -> None:
         self._paths = find_repository(Path(directory))
         self.common_dir = self._paths.common_dir
-        self.journal = Journal.open_readonly(journal_path(self.common_dir))
+        self.journal = self._open()
         try:
             self.follow(self.journal.find_run(name) if name else self._default_run())
         except BaseException:
             self.journal.close()
             raise
+
+    def _open(self) -> Journal:
+        try:
+            return Journal.open_readonly(journal_path(self.common_dir))
+        except NotFoundError as error:
+            holder = read_holder(self.common_dir)
+            if holder is None or not holder.home or not holder_is_alive(self.common_dir):
+                raise
+            raise UsageError(
+                f"run {holder.run_id} of {holder.home} works here, and its journal is there",
+                hint=f"`autopilot-multi status -C {shlex.quote(holder.home)}` shows it.",
+            ) from error
 
     def __enter__(self) -> Self:
         return self

@@ -43,7 +43,7 @@ class StoryView(Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> str:
         """The commit at which the work of the story begins."""
-        return self.story.workspace.base or self.run.base
+        return self.story.workspace.base or self.run.base_of(self.story.repo)
 
     @property
     def workspace(self) -> Path | None:
@@ -76,7 +76,7 @@ def view_document(view: StoryView, commits: Sequence[CommitLine]) -> dict[str, A
     """Return the story as JSON values: as in a run, with sessions, commits and where it is written."""
     written = view.written
     return {
-        **story_document(view.story),
+        **story_document(view.story, repo=view.run.repo_name(view.story.repo)),
         "run_id": view.run.run_id,
         "alive": view.alive,
         "base": view.base or None,

@@ -178,7 +178,7 @@ class Publisher:
             story=story,
             verify=(written.verify if written else ()) or desk.settings.verify,
             commits=self._subjects(story),
-            changes=changes(desk.repository, story.workspace.base or run.base, commit),
+            changes=changes(desk.repository, story.workspace.base or run.base_of(story.repo), commit),
             stack=self._stack(below(story_id, needs)),
             report=desk.report,
         )

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import trio
 from msgspec import structs
+from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.errors import IsolationError
@@ -36,7 +37,8 @@ _MOST_CLASHES, _MOST_FILES = 100, 20
 async def forecasting(context: RunContext) -> AsyncIterator[None]:
     """Foresee conflicts from the start of the block to its end, and record them when they have changed."""
     run = context.log.snapshot
-    if run.isolation == SHARED or len(run.stories) < _TWO or not can_foresee(context.repository):
+    own = [story for story in run.stories.values() if story.repo == context.repo]
+    if run.isolation == SHARED or len(own) < _TWO or not can_foresee(context.repository):
         yield
         return
     live = _Live(context)
@@ -45,8 +47,8 @@ async def forecasting(context: RunContext) -> AsyncIterator[None]:
         nursery.start_soon(live.keep)
         yield
         nursery.cancel_scope.cancel()
-    committed = (story for story in context.log.snapshot.stories.values() if story.workspace.commits)
-    if sum(1 for _ in committed) >= _TWO:
+    states = context.log.snapshot.stories.values()
+    if sum(1 for story in states if story.workspace.commits and story.repo == context.repo) >= _TWO:
         await live.look()
 
 
@@ -56,6 +58,7 @@ class _Live:
     def __init__(self, context: RunContext) -> None:
         self._log = context.log
         self._repository = context.repository
+        self._repo = context.repo
         self._forecaster = Forecaster()
         self._happened = trio.Event()
 
@@ -71,7 +74,7 @@ class _Live:
             with trio.move_on_after(LOOK_SECONDS):
                 await self._happened.wait()
             self._happened = trio.Event()
-            if _at_work(self._log.snapshot):
+            if _at_work(self._log.snapshot, self._repo):
                 pause = max(PAUSE_SECONDS, await self.look() / MOST_LOAD)
 
     async def look(self) -> float:
@@ -79,9 +82,9 @@ class _Live:
         began = time.perf_counter()
         try:
             body = _body(await to_thread.run_sync(self._foresee))
-            known = self._log.snapshot.forecast
+            known = self._log.snapshot.forecasts.get(self._repo)
             if body.clashes if known is None else body != _body(known):
-                await self._log.record(body)
+                await self._log.record(replace(body, repo=self._repo))
         except (IsolationError, JournalError, OSError):
             pass  # a forecast is no reason to disturb a run
         return time.perf_counter() - began
@@ -89,16 +92,16 @@ class _Live:
     def _foresee(self) -> Forecast:
         onto, commit = target(self._repository)
         with scratch(self._repository) as place:
-            tips = tips_of(self._log.snapshot, place)
+            tips = tips_of(self._log.snapshot, place, repo=self._repo)
             if not tips:
                 return Forecast()
             return forecast(self._forecaster, place, tips, onto=onto, commit=commit)
 
 
-def _at_work(run: RunSnapshot) -> bool:
-    """Whether there are two stories that may conflict by now."""
-    begun = (story for story in run.stories.values() if story.status in {Status.RUNNING, Status.DONE})
-    return sum(1 for _ in begun) >= _TWO
+def _at_work(run: RunSnapshot, repo: str) -> bool:
+    """Whether there are two stories in a repository that may conflict by now."""
+    own = (story for story in run.stories.values() if story.repo == repo)
+    return sum(1 for story in own if story.status in {Status.RUNNING, Status.DONE}) >= _TWO
 
 
 def _body(made: Forecast) -> ld.ConflictsForeseen:

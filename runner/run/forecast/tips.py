@@ -12,6 +12,7 @@ from isolation.paths import current_branch
 from runner.core.forecast.clashes import Forecast
 from runner.core.landing.forecast import TARGET, Tip, foresee
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.progress.repositories import HOME
 
 SHARED = "none"
 _OPEN = frozenset({Status.RUNNING, Status.PARKED, Status.STOPPED})
@@ -23,12 +24,16 @@ def can_foresee(repository: Repository) -> bool:
     return repository.version >= OLDEST_GIT
 
 
-def tips_of(run: RunSnapshot, place: Scratch, *, without: Collection[StoryId] = ()) -> tuple[Tip, ...]:
-    """Return the work of the stories that have some and may still land."""
+def tips_of(
+    run: RunSnapshot, place: Scratch, *, repo: str = HOME, without: Collection[StoryId] = ()
+) -> tuple[Tip, ...]:
+    """Return the work of the stories in a repository that have some and may still land."""
     stories = [
         story
         for story in run.stories.values()
-        if story.id not in without and (story.status in _OPEN or story.status is Status.DONE)
+        if story.repo == repo
+        and story.id not in without
+        and (story.status in _OPEN or story.status is Status.DONE)
         if not (story.workspace.merged or story.workspace.landed)
     ]
     branches = _branches(place.repository, stories)
@@ -52,7 +57,7 @@ def _tip(run: RunSnapshot, story: StorySnapshot, place: Scratch, branches: dict[
         # The worktree may be gone, or be deleted at this very moment.
         with suppress(IsolationError, OSError):
             commit, uncommitted = place.snapshot(Path(workspace.path or ""))
-    if commit and commit != (workspace.base or run.base):
+    if commit and commit != (workspace.base or run.base_of(story.repo)):
         yield Tip(
             id=story.id,
             commit=commit,

@@ -18,7 +18,7 @@ from isolation.worktree.pool.bottoms import Bottoms, look_ahead
 from runner.core.errors import SettingsError
 from runner.core.settings import Settings
 from runner.plan.guard import WriteGuard
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 
 OVERLAY, AUTO = "overlay", "auto"
 _POLL = 0.2

@@ -19,7 +19,8 @@ from runner.plan.trust.demands import demands_of
 def require_agreed_run(request: RunRequest) -> None:
     """Plan a run, and raise if it would do something that the user has not agreed to. Blocks."""
     plan = make_plan(request)
-    _require(plan.repository, demands_of(plan), plan.settings.trust)
+    for name, demands in demands_of(plan).items():
+        _require(plan.sites[name].repository, demands, plan.settings.trust)
 
 
 def require_agreed_landing(request: Request) -> None:

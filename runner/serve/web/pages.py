@@ -22,6 +22,7 @@ from runner.plan.settings.load import load_settings
 from runner.records.telemetry import load_newest_loops, records_checkout
 from runner.report.html.cards import diff_command
 from runner.report.html.output import folded_diff
+from runner.run.several.places import repository_of
 from runner.serve.export.prometheus import CONTENT_TYPE, metrics_text
 from runner.serve.web import plots
 from runner.serve.web.board import COLUMNS, text
@@ -193,7 +194,7 @@ class Pages(Struct, frozen=True, kw_only=True):
         asked = {"prompt": str(entry.get("prompt") or "")[:MOST_PROMPT], "owns": entry.get("owns") or ()}
         if not base or not tip:
             return {**nothing, **asked}
-        repository = Repository.open(self.source.directory)
+        repository = repository_of(Repository.open(self.source.directory), seen.run, story.id)
         changed = changes(repository, base, tip)
         found = diff(repository, base, tip, changed, most_lines=DIFF_LINES)
         html = Markup(folded_diff(found, DIFF_BYTES, diff_command(story)))  # noqa: S704  escaped there

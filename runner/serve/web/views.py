@@ -247,7 +247,7 @@ def _story_head(seen: Seen, story: StorySnapshot, card: Card) -> StoryHead:
     return StoryHead(
         card=card,
         depends_on=tuple(story.depends_on),
-        branch=text(story.workspace.branch or ""),
+        branch=text(f"{story.repo}: " * bool(story.repo) + (story.workspace.branch or "")),
         next=text(story.next) if story.status.final and not story.workspace.merged else "",
         hint=text(switch.hint, _LONG) if switch else "",
         notes=tuple(text(note, _LONG) for note in (*notes, *own) if note),

@@ -14,6 +14,7 @@ from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
 from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
+from runner.core.progress.repositories import HOME
 from runner.core.schedule.candidates import most_candidates
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
@@ -47,6 +48,10 @@ class RunContext(Struct, frozen=True, kw_only=True):
     returns where; it blocks. `proof` is what passed verify commands mean in this run. Every session goes
     through the `gate`, so that one that must be alone is. `pool` has worktrees that are ready; None in a
     shared tree. With `bottoms` new worktrees are layers over one of these checkouts.
+
+    A run with stories in several repositories has one of these for each: `repo` is the name that stories have
+    for it, `repository`, `settings`, `worktree_root`, what guards its sessions and its trees are its own, and
+    everything else is the run's. The one of the run's own repository has the `others`.
     """
 
     repository: Repository
@@ -73,6 +78,33 @@ class RunContext(Struct, frozen=True, kw_only=True):
     ports: PortLeases = field(default_factory=PortLeases)
     pool: Pool | None = None
     bottoms: Bottoms | None = None
+    repo: str = HOME
+    own: Repository | None = None
+    others: Mapping[str, "RunContext"] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Repository:
+        """The repository of the run, which has its journal, its logs and its records."""
+        return self.own or self.repository
+
+    @property
+    def everywhere(self) -> tuple["RunContext", ...]:
+        """This and the others: one for each repository of the run."""
+        return self, *self.others.values()
+
+    @property
+    def base(self) -> str:
+        """The commit that stories in this repository start from."""
+        return self.log.snapshot.base_of(self.repo)
+
+    @property
+    def newest_base(self) -> str:
+        """The same, where its branch is by now, if it is followed."""
+        return self.log.snapshot.followed_in(self.repo) or self.base
+
+    def at(self, repo: str) -> "RunContext":
+        """Return the part of the run in a repository, by the name that its stories have for it."""
+        return self if repo == self.repo else self.others[repo]
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""
@@ -179,13 +211,16 @@ def apart(context: StoryContext) -> StoryContext:
     run = context.run
     settings = structs.replace(run.settings, bg_isolation=IsolationMode.WORKTREE.value)
     guard = write_guard_of(run.repository.paths, settings, run.worktree_root)
+    guard = structs.replace(guard, beside=run.write_guard.beside)
     moved = structs.replace(run, shared_tree=None, settings=settings, write_guard=guard)
     return structs.replace(context, run=moved, settings=settings)
 
 
 def story_context(story: Story, workers: Workers, run: RunContext) -> StoryContext:
-    """Return what one story needs of its run."""
+    """Return what one story needs of its run; `run` is the part of it in the story's repository."""
     log, repository = run.log, run.repository
+    # What is no story of the backlog exists in every repository.
+    name = f"{story.id}-{run.repo}" if run.repo and story.repo != run.repo else story.id
     return StoryContext(
         story=story,
         workers=workers,
@@ -193,5 +228,5 @@ def story_context(story: Story, workers: Workers, run: RunContext) -> StoryConte
         log=log,
         settings=run.settings,
         repository=repository,
-        folder=story_dir(repository.common_dir, log.snapshot.run_id, story.id),
+        folder=story_dir(run.home.common_dir, log.snapshot.run_id, name),
     )

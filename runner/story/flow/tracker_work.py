@@ -83,7 +83,7 @@ class StoryTracker:
         context = self._context
         return load_servers(
             context.repository,
-            context.log.snapshot.base,
+            context.run.base,
             setting=context.settings.tracker_server,
             environ=os.environ,
         )
@@ -153,7 +153,7 @@ class StoryTracker:
 
     def _origin(self) -> str:
         """Return what all clones of the repository share: its first commit. Blocks."""
-        return first_commit(self._context.repository, self._context.log.snapshot.base)
+        return first_commit(self._context.repository, self._context.run.base)
 
     def _mark(self, origin: str) -> Callable[[str], str]:
         return partial(marker_of, origin, self._context.story.id)

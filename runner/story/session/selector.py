@@ -130,6 +130,6 @@ def _write_position(path: Path, context: StoryContext, log: Path) -> None:
         "commits": story.workspace.commits,
         "confidence": story.confidence,
         "last_failure": story.step_history.last_failure,
-        "signals": signals(context.log.snapshot, records_checkout(context.repository.paths)),
+        "signals": signals(context.log.snapshot, records_checkout(context.run.home.paths)),
     }
     path.write_text(json.dumps(position) + "\n", encoding="utf-8", errors="replace")

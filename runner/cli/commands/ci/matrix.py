@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan, without checking for agents unless that is requested, and print the jobs."""
     from runner.plan.plan import RunRequest, load_backlog, make_plan
+    from runner.plan.repositories.site import require_one_repository
     from runner.remote.ci.balance import load_records
     from runner.remote.ci.matrix import (
         GITLAB_INCLUDE,
@@ -83,6 +84,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             shard_in=shard_folders(arguments),
         )
     )
+    require_one_repository(backlog.sites, "matrix")
     for note in backlog.notes:
         output.warn(note)
     stages = 1 if arguments.chain else _number("--stages", arguments.stages)

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
     from isolation.git.repository import Repository
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(Path(arguments.directory))
@@ -58,10 +58,29 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         return _undo(repository, arguments, output)
     if arguments.runs:
         return _old_runs(repository, settings, arguments, output)
-    rows = trio.run(_collect, repository, worktree_root_of(repository, settings), arguments.apply)
+    every = _repositories(repository)
+    rows: list[dict[str, str | None]] = []
+    for name, there in every.items():
+        own = load_settings(top=there.top, flags={}, environ=os.environ).settings
+        found = trio.run(_collect, there, worktree_root_of(there, own), arguments.apply)
+        rows += [row | ({"repo": name} if len(every) > 1 else {}) for row in found]
     output.document({"worktrees": rows})
     output.answer(_text(rows, apply=arguments.apply))
     return 0
+
+
+def _repositories(home: "Repository") -> "dict[str, Repository]":
+    """Return the repositories in which stories of the runs here have worked, this one first."""
+    from isolation.paths import journal_path
+    from runner.core.errors import RunnerError
+    from runner.records.journal import Journal
+    from runner.run.several.belonging import known_repositories
+
+    try:
+        with Journal.open_readonly(journal_path(home.common_dir)) as journal:
+            return known_repositories(home, journal)
+    except RunnerError:  # nothing has run here yet, or the journal cannot be read
+        return {"": home}
 
 
 async def _collect(repository: "Repository", root: Path, apply: bool) -> list[dict[str, str | None]]:  # noqa: FBT001  trio.run takes positions
@@ -95,7 +114,8 @@ def _undo(repository: "Repository", arguments: argparse.Namespace, output: Outpu
             "verdict": "restored" if each.restored else "not restored",
             "reason": each.reason,
         }
-        for each in undo(repository)
+        for there in _repositories(repository).values()
+        for each in undo(there)
     ]
     output.document({"worktrees": rows})
     lines = [f"{row['verdict']:<10} {row['path']}  ({row['reason']})" for row in rows]
@@ -158,7 +178,7 @@ async def _remove_runs(repository: "Repository", settings: "Settings") -> "tuple
 
     from runner.core.model import RunId
     from runner.records.retention.runs import remove
-    from runner.run.coordinator import acquired
+    from runner.run.several.acquisition import acquired
 
     async with acquired(repository, RunId("gc")) as journal:
         # Judged once more, now that no other process can change a run.
@@ -171,8 +191,11 @@ async def _remove_runs(repository: "Repository", settings: "Settings") -> "tuple
 def _survey(journal: "Journal", repository: "Repository", settings: "Settings") -> "tuple[OldRun, ...]":
     from runner.land.landings import landings
     from runner.records.retention.runs import survey
+    from runner.run.several.belonging import known_repositories
 
-    incomplete = (each for each in landings(journal) if each.moving or each.undoing is not None)
+    every = known_repositories(repository, journal).values()
+    known = (each for there in every for each in landings(journal, there))
+    incomplete = (each for each in known if each.moving or each.undoing is not None)
     return survey(
         journal,
         repository.common_dir,

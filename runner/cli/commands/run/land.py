@@ -22,6 +22,7 @@ from runner.cli.run_options import add_trust, trust_of
 from runner.core.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from isolation.git.repository import Repository
     from runner.cli.final_report import Appendix
     from runner.core.settings import Settings
     from runner.land.candidates import Candidates
@@ -40,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stories", nargs="*", metavar="STORY", help="the id of a story (default: all)")
     parser.add_argument(
         "--onto", metavar="BRANCH", help="the branch to land on (default: that of the main checkout)"
+    )
+    parser.add_argument(
+        "--repo",
+        metavar="NAME",
+        help="land in this repository only, of those in which stories have worked (default: in each)",
     )
     parser.add_argument(
         "--style",
@@ -67,16 +73,50 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the train, or land it."""
     if arguments.pr:
         return _through_the_forge(arguments, output)
-    from runner.land.session import Request, land, show_plan
+    from runner.land.session import Request
+    from runner.land.several.requests import split
     from runner.land.train import Style
 
-    request = Request(
+    whole = Request(
         directory=Path(arguments.directory),
         names=arguments.stories,
         onto=arguments.onto,
         style=Style(arguments.style) if arguments.style else None,
         resolve=arguments.resolve,
     )
+    requests = split(whole, arguments.repo)
+    if len(requests) == 1:
+        ((_, request),) = requests.items()
+        return _land_in(request, arguments, output)
+    return _land_in_each(requests, arguments, output)
+
+
+def _land_in_each(requests: "Mapping[str, Request]", arguments: argparse.Namespace, output: Output) -> int:
+    """Land in one repository after the other, each with a train of its own; none undoes another."""
+    from isolation.errors import IsolationError
+    from runner.cli.landing.each import PartOutput
+    from runner.core.errors import RunnerError
+
+    codes, parts = [], []
+    for name, request in requests.items():
+        part = PartOutput(output, name)
+        output.answer("" if arguments.events else f"{name}:")
+        try:
+            codes.append(_land_in(request, arguments, part))
+        except (RunnerError, IsolationError) as error:
+            part.error(code=error.code, message=error.message, hint=error.hint)
+            codes.append(error.exit_code)
+        parts.append(part)
+    if not arguments.events:
+        document = {"repos": [part.found for part in parts]}
+        output.document(document, success=all(part.success for part in parts))
+    return next((code for code in codes if code), 0)
+
+
+def _land_in(request: "Request", arguments: argparse.Namespace, output: Output) -> int:
+    """Show the train of one repository, or land it."""
+    from runner.land.session import land, show_plan
+
     if arguments.dry_run:
         plan = show_plan(request)
         output.document({**_plan_data(plan), "dry_run": True})
@@ -153,7 +193,7 @@ def _require_consent(
     from runner.cli.commands.consent import require_consent
     from runner.plan.settings.load import load_settings
 
-    repository = Repository.open(request.directory)
+    repository = request.repository or Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
     settings = loaded.settings
     demands = list(loaded.demands)
@@ -161,7 +201,8 @@ def _require_consent(
         from runner.land.landing import landing_demands
 
         demands += landing_demands(repository, settings, plan, resolve=request.resolve)
-    require_consent(repository, demands, trust=settings.trust, output=output)
+    elsewhere = request.repository is not None
+    require_consent(repository, demands, trust=settings.trust, output=output, elsewhere=elsewhere)
 
 
 def _show(ended: "Ended", output: Output, *, silent: bool) -> int:
@@ -184,6 +225,37 @@ def land_at_end(
     """Land what a run has done, if it is wanted, and return what that adds to the end of the run."""
     if not settings.land:
         return None
+    from msgspec.structs import replace as changed
+
+    from runner.cli.final_report import Appendix
+    from runner.plan.settings.json_form import from_json
+    from runner.run.several.places import repository_at
+
+    if not ended.run.repos:
+        return _land_one(directory, settings, ended, output)
+    parts, texts, code, run = [], [], ended.exit_code, ended.run
+    for repo, info in run.repos.items():
+        there = repository_at(info) if repo else None
+        own = changed(from_json(info.settings, top=there.top), trust=settings.trust) if there else settings
+        one = _land_one(
+            directory, own, changed(ended, run=run, exit_code=code), output, repo=repo, there=there
+        )
+        parts.append({"repo": info.name, **one.data["landing"]})
+        texts.append(f"{info.name}:\n{one.text or 'nothing was landed'}")
+        code, run = one.code, one.run
+    return Appendix(run=run, code=code, data={"landing": {"repos": parts}}, text="\n".join(texts))
+
+
+def _land_one(
+    directory: Path,
+    settings: "Settings",
+    ended: "RunEnded",
+    output: Output,
+    *,
+    repo: str = "",
+    there: "Repository | None" = None,
+) -> "Appendix":
+    """Land what a run has done in one of its repositories; `there` is None in that of the run."""
     from isolation.git.repository import Repository
     from runner.cli.commands.consent import require_consent
     from runner.cli.final_report import Appendix
@@ -195,16 +267,18 @@ def land_at_end(
 
     def require(plan: "Plan") -> None:
         # The user may be gone when a run ends, so the question is left to `land`.
-        repository = Repository.open(directory)
+        repository = there or Repository.open(directory)
         demands = landing_demands(repository, settings, plan, resolve=False)
         require_consent(repository, demands, trust=settings.trust, output=output, ask=False)
 
-    landed = land_after(directory, settings, ended, view, require_consent=require)
+    landed = land_after(
+        directory, settings, ended, view, require_consent=require, repo=repo, repository=there
+    )
     run = landed.ended.run
     if landed.landing is not None:
         data = {"landing": _landing_data(landed.landing)}
         return Appendix(run=run, code=landed.code, data=data, text=_landing_text(landed.landing))
-    words = f"nothing was landed: {landed.why_not}"
+    words = f"nothing was landed{f' in {repo}' if repo else ''}: {landed.why_not}"
     output.warn(words) if landed.failed else output.say(words)
     data = {"landing": {"landed": [], "not_landed": [], "why_not": landed.why_not}}
     return Appendix(run=run, code=landed.code, data=data)

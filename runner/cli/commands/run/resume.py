@@ -186,15 +186,25 @@ def _require_consent(
     import os
 
     from runner.cli.commands.consent import require_consent
+    from runner.core.progress.repositories import HOME
     from runner.core.trust import is_imported
     from runner.plan.settings.load import load_settings
     from runner.plan.trust.demands import flow_demands, tracker_demands
+    from runner.run.several.places import repository_at
 
     loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
     settings = loaded.settings
+    for repo in sorted({story.repo for story in stories} - {HOME}):
+        there, own = repository_at(run.repos[repo]), [story for story in stories if story.repo == repo]
+        asked = [
+            *flow_demands(there.top, own, settings.dialect),
+            *tracker_demands(there, run.base_of(repo), own, settings),
+        ]
+        require_consent(there, asked, trust=settings.trust, output=output, elsewhere=True)
+    home = [story for story in stories if story.repo == HOME]
     demands = [
-        *flow_demands(repository.top, stories, settings.dialect),
-        *tracker_demands(repository, run.base, stories, settings),
+        *flow_demands(repository.top, home, settings.dialect),
+        *tracker_demands(repository, run.base, home, settings),
     ]
     if is_imported(run.options):
         from runner.plan.trust.imported import continued_demands

@@ -39,10 +39,11 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan the rollback, ask for confirmation and apply it, while holding the lease."""
     from isolation.files.lease import acquire
     from isolation.git.repository import Repository
-    from runner.cli.commands.branch_change import checkout, confirmed, find_story
+    from runner.cli.commands.branch_change import checkout, confirmed, find_story, require_home
     from runner.flows.on_request.rollback import make_plan, overwritten, question
 
     run, story = find_story(arguments)
+    require_home(run, story)
     repository = Repository.open(Path(arguments.directory))
     # The lease keeps a run from starting on this branch until the journal knows about the new commit.
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):

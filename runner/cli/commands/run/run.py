@@ -17,7 +17,7 @@ from runner.core.setting_groups.draft_settings import OFF
 
 if TYPE_CHECKING:
     from runner.core.model import Story
-    from runner.plan.plan import Plan
+    from runner.plan.plan import Plan, RunRequest
     from runner.run.result.ended import Ended
 
 EXAMPLE = "autopilot-multi --max-stories=3"
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan, then run; with --dry-run, only plan."""
-    from runner.plan.plan import RunRequest, make_plan
+    from runner.plan.plan import RunRequest
 
     request = RunRequest(
         directory=Path(arguments.directory),
@@ -49,16 +49,15 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         shard_in=shard_folders(arguments),
         is_job=arguments.shard_out is not None,
         budget_share=budget_share(arguments),
+        fetches=not arguments.dry_run,
     )
-    plan = make_plan(request)
+    plan = _planned(request, output)
     for note in plan.notes:
         output.warn(note)
     if arguments.dry_run:
         return _show(plan, output, no_color=arguments.no_color)
-    from runner.cli.commands.consent import require_consent
-    from runner.plan.trust.demands import demands_of
-
-    require_consent(plan.repository, demands_of(plan), trust=plan.settings.trust, output=output)
+    _require_consent(plan, output)
+    refuse_several(plan, arguments)
     if plan.settings.otel_endpoint:
         from runner.serve.export.collector import require_packages, require_url
 
@@ -67,7 +66,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     if plan.settings.draft_mr != OFF:
         from runner.run.drafts.live import require_drafts
 
-        output.say(require_drafts(plan.repository, plan.settings))
+        for site in filter(plan.stories_in, plan.sites.values()):
+            output.say(require_drafts(site.repository, site.settings))
     if note := _work_items(plan):
         output.say(note)
     from runner.remote.cluster.entrance import carriers_of
@@ -84,6 +84,55 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         if note := prepare_overlays(plan.repository, plan.settings):
             output.warn(note)
     return _run(plan, arguments, output)
+
+
+def _planned(request: "RunRequest", output: Output) -> "Plan":
+    """Make the plan; repositories that stories name by URL are cloned on the way, if the user agrees."""
+    import os
+
+    from isolation.git.remotes import without_credentials
+    from isolation.git.repository import Repository
+    from runner.cli.commands.consent import require_consent
+    from runner.plan.plan import make_plan
+    from runner.plan.repositories.clones import NotClonedError, clone
+    from runner.plan.settings.load import load_settings
+
+    while True:
+        try:
+            return make_plan(request)
+        except NotClonedError as error:
+            if not request.fetches:
+                raise
+            home = Repository.open(request.directory)
+            trust = load_settings(top=home.top, flags=request.flags, environ=os.environ).settings.trust
+            require_consent(home, error.demands, trust=trust, output=output)
+            output.say(f"cloning {without_credentials(error.url)}")
+            clone(home, error.url, os.environ)
+
+
+def _require_consent(plan: "Plan", output: Output) -> None:
+    """Ask about what the files of each repository would run that the user has not agreed to."""
+    from runner.cli.commands.consent import require_consent
+    from runner.plan.trust.demands import demands_of
+
+    for name, demands in demands_of(plan).items():
+        site, trust = plan.sites[name], plan.settings.trust
+        require_consent(site.repository, demands, trust=trust, output=output, elsewhere=not site.is_home)
+
+
+def refuse_several(plan: "Plan", arguments: argparse.Namespace) -> None:
+    """Raise if the run is to go to other machines although its stories work in several repositories."""
+    from runner.plan.repositories.site import require_one_repository
+
+    ways = {
+        "--cluster": plan.settings.cluster,
+        "--shard-out": arguments.shard_out,
+        "--shard-in": arguments.shard_in,
+        "--push": arguments.push,
+    }
+    for flag, value in ways.items():
+        if value:
+            require_one_repository(plan.sites, flag)
 
 
 def _from_outside(arguments: argparse.Namespace, output: Output) -> "tuple[Story, ...] | None":

@@ -45,10 +45,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         confirmed,
         find_story,
         record,
+        require_home,
     )
     from runner.flows.on_request.skip import carry_out, events, make_plan, question
 
     run, story = find_story(arguments)
+    require_home(run, story)
     repository = Repository.open(Path(arguments.directory))
     resume = f"autopilot-multi resume {run.run_id}"
     # The lease keeps a run from starting on this branch until the journal knows about the skip.
@@ -65,7 +67,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
                 return 0
             at = time.time()
             commit = carry_out(plan, at=at)
-            commits = repository.count_commits(story.workspace.base or run.base, commit)
+            commits = repository.count_commits(story.workspace.base or run.base_of(story.repo), commit)
             record(repository, run.run_id, at, events(plan, commit, commits))
     users = [{"number": one.number, "name": one.name} for one in plan.users]
     output.document(

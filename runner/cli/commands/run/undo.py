@@ -40,16 +40,20 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.paths import journal_path
     from runner.land.undo import find_landing, holding, make_plan, undo
     from runner.records.journal import Journal
+    from runner.run.several.belonging import known_repositories
 
-    repository = Repository.open(Path(arguments.directory))
+    home = Repository.open(Path(arguments.directory))
+    with Journal.open_readonly(journal_path(home.common_dir)) as journal:
+        known = known_repositories(home, journal)
+        if arguments.dry_run:
+            plan = make_plan(*find_landing(journal, known.values(), arguments.landing))
     if arguments.dry_run:
-        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-            plan = make_plan(repository, find_landing(journal, arguments.landing))
         output.document({**_data(plan), "dry_run": True})
         output.answer(_text(plan, done=False))
         return 0
-    with holding(repository, output.say) as log:
-        plan = make_plan(repository, find_landing(log.journal, arguments.landing))
+    with holding(home, known.values(), output.say) as log:
+        repository, landing = find_landing(log.journal, known.values(), arguments.landing)
+        plan = make_plan(repository, landing)
         if not _confirmed(plan, output, yes=arguments.yes):
             output.answer("nothing was undone")
             return 0

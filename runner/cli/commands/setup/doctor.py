@@ -72,7 +72,7 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
     """Show what a crash left, ask, and repair it while holding the lease."""
     from isolation.files import lease
     from isolation.git.repository import Repository
-    from runner.plan.plan import worktree_root_of
+    from runner.plan.repositories.site import worktree_root_of
     from runner.plan.settings.load import load_settings
     from runner.run.doctor.repair import find_repairs
 
@@ -111,10 +111,12 @@ def _landings(repository: "Repository") -> "list[Repair]":
     from runner.land.landings import landings
     from runner.records.journal import Journal
     from runner.run.doctor.repair import Repair
+    from runner.run.several.belonging import known_repositories
 
     try:
         with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-            known = landings(journal)
+            every = known_repositories(repository, journal).values()
+            known = [each for there in every for each in landings(journal, there)]
     except (JournalError, NotFoundError):
         return []
     return [

@@ -8,13 +8,16 @@ is kept in your own data folder. `--trust`, or AUTOPILOT_MULTI_TRUST=always in C
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+from runner.core.progress.repositories import HOME
 
 if TYPE_CHECKING:
+    from isolation.git.repository import Repository
     from runner.core.trust import Asked, Demand
     from runner.plan.plan import Plan
 
@@ -36,9 +39,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show what is asked for, and record the answer."""
     from isolation.git.repository import Repository
     from runner.cli.commands.consent import asks_to_agree, can_ask, listing
-    from runner.plan.plan import RunRequest, make_plan
     from runner.plan.trust.agreed import agree, forget, load_trust, not_agreed_yet
-    from runner.plan.trust.demands import demands_of
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.forget:
@@ -46,25 +47,46 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({"forgotten": known})
         output.answer("forgotten" if known else "there was nothing to forget")
         return 0
-    plan = make_plan(RunRequest(directory=Path(arguments.directory)))
-    demands = [*demands_of(plan), *_of_imported_runs(plan)]
-    asked = not_agreed_yet(repository, demands, trust="ask", environ=os.environ)
-    always = arguments.always or load_trust(repository, os.environ).always
-    agreed = not asked or arguments.yes or arguments.always
-    if asked:
-        output.answer(listing(repository, asked, demands))
+    every = _demands(Path(arguments.directory), repository)
+    agreed, found = True, []
+    for there, demands in every:
+        elsewhere = there is not repository
+        asked = not_agreed_yet(there, demands, trust="ask", environ=os.environ)
+        if asked:
+            output.answer(listing(there, asked, demands, elsewhere=elsewhere))
+        if not asked or arguments.yes or arguments.always:
+            # What is agreed to always is said about one repository, the one in which the command was given.
+            agree(there, asked, os.environ, always=arguments.always and not elsewhere)
+        else:
+            agreed = can_ask(output) and asks_to_agree(there, asked) and agreed
+        found += [_data(one) | ({"repository": str(there.top)} if elsewhere else {}) for one in asked]
+    always = load_trust(repository, os.environ).always
+    output.document({"agreed": agreed, "always": always, "asked": found})
     if agreed:
-        agree(repository, asked, os.environ, always=arguments.always)
-    elif can_ask(output):
-        agreed = asks_to_agree(repository, asked)
-        always = load_trust(repository, os.environ).always
-    output.document({"agreed": agreed, "always": always, "asked": [_data(one) for one in asked]})
-    if agreed:
-        what = "everything in this repository, now and later" if always else f"{len(demands)} things"
-        output.answer(f"you agree to {what}" if demands or always else "nothing here needs your agreement")
+        number = sum(len(demands) for _, demands in every)
+        what = "everything in this repository, now and later" if always else f"{number} things"
+        output.answer(f"you agree to {what}" if number or always else "nothing here needs your agreement")
         return 0
     output.answer("you have not agreed; nothing of this will run\nnext: autopilot-multi trust --yes")
     return 1
+
+
+def _demands(directory: Path, repository: "Repository") -> "list[tuple[Repository, Sequence[Demand]]]":
+    """Return what the files of each repository ask for, the one of the command first.
+
+    Of one that is named by URL and not cloned yet, only that it be cloned can be asked.
+    """
+    from runner.plan.plan import RunRequest, make_plan
+    from runner.plan.repositories.clones import NotClonedError
+    from runner.plan.trust.demands import demands_of
+
+    try:
+        plan = make_plan(RunRequest(directory=directory))
+    except NotClonedError as error:
+        return [(repository, error.demands)]
+    asked = demands_of(plan)
+    home = (repository, [*asked.pop(HOME), *_of_imported_runs(plan)])
+    return [home, *((plan.sites[name].repository, demands) for name, demands in asked.items())]
 
 
 def _of_imported_runs(plan: "Plan") -> "list[Demand]":

@@ -32,10 +32,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.core.text.screen import neutral
     from runner.run.control.reader import RunReader
     from runner.run.control.story_view import diff_of, story_view
+    from runner.run.several.places import repository_of
 
     with RunReader(arguments.directory, arguments.run) as reader:
         view = story_view(reader, arguments.story)
-    text = diff_of(Repository.open(Path(arguments.directory)), view, stat=arguments.stat)
+    repository = repository_of(Repository.open(Path(arguments.directory)), view.run, view.story.id)
+    text = diff_of(repository, view, stat=arguments.stat)
     output.document({"run_id": view.run.run_id, "story": view.story.id, "base": view.base, "diff": text})
     if not text:
         output.say(f"story {view.story.id} has changed nothing so far")

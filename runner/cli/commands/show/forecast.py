@@ -22,20 +22,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--onto", metavar="BRANCH", help="the branch to land on (default: that of the main checkout)"
     )
+    parser.add_argument(
+        "--repo", metavar="NAME", help="only this repository, of those in which stories have worked"
+    )
     parser.add_argument("--matrix", action="store_true", help="also show a matrix of the stories")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Make the forecast and show it."""
-    from runner.land.forecast import outlook
+    from runner.land.forecast import outlooks
     from runner.report.forecast_document import forecast_document
     from runner.report.terminal.forecast import forecast_text
     from runner.report.terminal.table import look_for
 
-    found = outlook(Path(arguments.directory), arguments.onto)
-    stories = [{"id": name, "status": status} for name, status in found.statuses.items()]
-    output.document({**forecast_document(found.forecast), "tip": found.tip, "stories": stories})
+    every = outlooks(Path(arguments.directory), arguments.onto, arguments.repo)
     look = look_for(sys.stdout, no_color=arguments.no_color)
-    output.answer(forecast_text(found.forecast, found.statuses, look=look, matrix=arguments.matrix))
+    documents = []
+    for name, found in every.items():
+        stories = [{"id": story, "status": status} for story, status in found.statuses.items()]
+        documents.append({**forecast_document(found.forecast), "tip": found.tip, "stories": stories})
+        output.answer(f"{name}:" if len(every) > 1 else "")
+        output.answer(forecast_text(found.forecast, found.statuses, look=look, matrix=arguments.matrix))
+    several = [{"repo": name, **one} for name, one in zip(every, documents, strict=True)]
+    output.document(documents[0] if len(every) == 1 else {"repos": several})
     return 0

@@ -38,10 +38,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.run.control.reader import RunReader
     from runner.run.control.story_view import require_workspace, story_view
     from runner.run.pool.overlays import is_reachable
+    from runner.run.several.places import repository_of
 
     with RunReader(arguments.directory, arguments.run) as reader:
-        folder = require_workspace(story_view(reader, arguments.story))
-    repository = Repository.open(Path(arguments.directory))
+        view = story_view(reader, arguments.story)
+    folder = require_workspace(view)
+    repository = repository_of(Repository.open(Path(arguments.directory)), view.run, view.story.id)
     reachable = is_reachable(repository, folder)
     if arguments.editor or arguments.shell:
         require_visible(repository.common_dir, folder)

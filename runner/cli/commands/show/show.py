@@ -34,10 +34,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.git.repository import Repository
     from runner.run.control.reader import RunReader
     from runner.run.control.story_view import commits_of, story_view, view_document
+    from runner.run.several.places import repository_of
 
     with RunReader(arguments.directory, arguments.run) as reader:
         view = story_view(reader, arguments.story)
-    commits = commits_of(Repository.open(Path(arguments.directory)), view)
+    repository = repository_of(Repository.open(Path(arguments.directory)), view.run, view.story.id)
+    commits = commits_of(repository, view)
     output.document(view_document(view, commits))
     output.answer("\n".join(_lines(view, commits)))
     output.say_where(arguments.directory)
@@ -55,6 +57,7 @@ def _lines(view: "StoryView", commits: "Sequence[CommitLine]") -> "Iterator[str]
         "step": f"{story.place.number} ({story.place.name}), attempt {story.progress.attempt} "
         f"of {story.max_attempts}",
         "depends on": ", ".join(story.depends_on),
+        "repository": view.run.repo_name(story.repo),
         "branch": story.workspace.branch or "",
         "draft": story.workspace.draft.url if story.workspace.draft else "",
         "workspace": str(view.workspace or ""),

@@ -53,6 +53,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.run.control.steering import Steering, require_stories
     from runner.run.control.story_view import story_view
     from runner.run.pool.overlays import is_reachable
+    from runner.run.several.places import repository_of
 
     if arguments.unguarded and not arguments.start:
         raise UsageError("--unguarded is for --start", hint="the command that is printed has no guard.")
@@ -69,7 +70,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
                 output.say(f"story {story_id} still stops after its session; run this again to take it over")
                 return EXIT_INTERRUPTED
         view = story_view(reader, story_id)
-    repository = Repository.open(Path(arguments.directory))
+    repository = repository_of(Repository.open(Path(arguments.directory)), view.run, story_id)
     found = conversation_of(view, repository.top)
     is_reachable(repository, found.folder, patience=LAYER_SECONDS)
     back = _back(story_id, view.run.run_id, active=view.alive)

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from runner.core.events import landing as ld
 from runner.core.events.folds.forecast_fold import foreseen
 from runner.core.events.folds.story_fold import step_again
+from runner.core.forecast.clashes import joined
 from runner.core.left_out.evidence import LeftOut, Retry
 from runner.core.model import IMPLEMENT, RunSnapshot, StepHistory, StoryId, StorySnapshot
 
@@ -18,7 +19,8 @@ def after_landing(run: RunSnapshot, body: ld.LandingBody) -> RunSnapshot:
     """Return the run after an event of a landing; intents concern only the next landing."""
     match body:
         case ld.ConflictsForeseen():
-            return replace(run, forecast=foreseen(body))
+            forecasts = {**run.forecasts, body.repo: foreseen(body)}
+            return replace(run, forecasts=forecasts, forecast=joined(forecasts.values()))
         case ld.Landed():
             changed = {name: _landed(story, body) for name, story in _named(run, body.stories)}
         case ld.LandingUndone():

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from runner.core.events import steering
 from runner.core.events.folds.story_fold import requeued, step_again, tried_again, without_conversation
 from runner.core.model import DEFAULT_ATTEMPTS, RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.progress.repositories import HOME
 
 DIGESTS = "digests"
 """The option of a run that says of each story which work it is."""
@@ -40,6 +41,7 @@ def planned_story(entry: Mapping[str, Any], options: Mapping[str, Any]) -> Story
         title=entry["title"],
         status=Status.WAITING if depends_on else Status.QUEUED,
         depends_on=depends_on,
+        repo=entry.get("repo", HOME),
         flow=entry.get("flow", "quick"),
         allow_no_change=entry.get("allow_no_change", False),
         estimate=entry.get("estimate"),
@@ -91,6 +93,7 @@ def _from_the_base(story: StorySnapshot) -> StorySnapshot:
         title=story.title,
         status=story.status,
         depends_on=story.depends_on,
+        repo=story.repo,
         flow=story.flow,
         allow_no_change=story.allow_no_change,
         estimate=story.estimate,

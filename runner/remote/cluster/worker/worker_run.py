@@ -28,7 +28,7 @@ from runner.core.settings import Settings
 from runner.core.text.redaction import Redactor
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
-from runner.plan.plan import worktree_root_of
+from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_again
 from runner.records.event_log import EventLog
@@ -52,8 +52,8 @@ from runner.remote.cluster.worker.machine import MachineWatch
 from runner.remote.cluster.worker.outbox import Outbox
 from runner.remote.cluster.worker.shared_budget import SharedLedger
 from runner.remote.cluster.worker.story import WorkedStory
-from runner.run.coordinator import acquired
 from runner.run.setup import Assignment, exclude_byproducts, make_context
+from runner.run.several.acquisition import acquired
 from runner.run.side_tasks import pooling
 from runner.story.context.context import RunContext
 from runner.story.context.stop import Level, StopControl
