@@ -12,7 +12,7 @@ from runner.run import side_tasks
 
 
 async def test_who_waits_for_a_fifo_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads an empty file; the FIFO stays under another name, in which its story is told about it."""
+    """It reads an empty file; the FIFO stays under another name, which a reason can name."""
     monkeypatch.setattr(side_tasks, "FREE_SECONDS", 0.01)
     head = tmp_path / "worktrees" / "a" / "HEAD"
     head.parent.mkdir(parents=True)
