@@ -124,6 +124,14 @@ def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
     assert launch.conversation == "c-1"
 
 
+def test_a_new_conversation_of_opencode_has_a_title() -> None:
+    """It would pay a model for one otherwise, and tell nobody; a title of the user's own stays."""
+    assert "--title=a" in agent("opencode").launch(JOB).argv
+    assert "--title=a" not in agent("opencode").launch(replace(JOB, conversation="c-1")).argv
+    own = agent("opencode", args=("--title", "Mine")).launch(JOB).argv
+    assert [word for word in own if word.startswith("--title")] == ["--title"]
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_bypass_is_only_the_users_word(name: str) -> None:
     """The default gives no agent all permissions; `bypass` changes the command where it can."""

@@ -18,6 +18,7 @@ from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
 _QUIET = 600.0
+_TITLE = "--title"
 
 
 class OpencodeAgent(KnownAgent):
@@ -56,9 +57,14 @@ class OpencodeAgent(KnownAgent):
         argv = ["opencode", "run", "--format", "json"]
         argv += ["--auto"] if self._bypass else []
         argv += ["--model", job.model] if job.model else []
-        argv += ["--session", job.conversation] if job.conversation else []
+        argv += ["--session", job.conversation] if job.conversation else self._title(job)
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation)
+
+    def _title(self, job: AgentJob) -> list[str]:
+        """Name a new conversation; without a name it pays a model for one, and reports that nowhere."""
+        named = any(word.partition("=")[0] == _TITLE for word in self._settings.args)
+        return [] if named else [f"{_TITLE}={job.story.id}"]
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
