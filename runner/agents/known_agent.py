@@ -19,7 +19,6 @@ from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.conversation.entry import Entry, Kind
 from runner.core.limits.agent_output import AgentUpdate
-from runner.core.model import Usage
 
 _MOST_READ = 1 << 20
 _VARIABLE = pattern(r"\{(\w+)\}")
@@ -209,8 +208,11 @@ class KnownAgent(ABC):
         known = bool(self.continued_by) and bool(conversation) and not conversation.startswith("-")
         return (self.name, *self.continued_by, conversation) if known else (self.name,)
 
-    def recorded(self, conversation: str) -> Usage | None:  # noqa: ARG002  for agents that keep books
-        """Return what its own files say that a conversation has used; most keep no such files. Blocks."""
+    def recorded(self, conversation: str, prompt: Path) -> AgentUpdate | None:  # noqa: ARG002
+        """Return the usage in its own files, if it keeps some: of a conversation, or next to the prompt.
+
+        Blocks.
+        """
         return None
 
     def start_problem(self) -> StartProblem | None:

@@ -104,7 +104,7 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
-    def recorded(self, conversation: str) -> Usage | None:
+    def recorded(self, conversation: str, prompt: Path) -> AgentUpdate | None:  # noqa: ARG002
         """Read the newest total of a thread from the file that codex keeps about it."""
         if not _THREAD.fullmatch(conversation):
             return None
@@ -118,7 +118,7 @@ class CodexAgent(KnownAgent):
                 continue
             for line in counts:
                 found = _usage(at(load(line), "payload", "info"), "total_token_usage") or found
-        return found
+        return AgentUpdate(usage=found) if found else None
 
     def _trust(self, job: AgentJob) -> list[str]:
         """Say for this session alone that it trusts the repository; it would write that down for good.
