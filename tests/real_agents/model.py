@@ -159,7 +159,7 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:  # n
     return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
 
 
-def _handed_over(script: dict[str, Any], acts: list[dict[str, Any]], request: Request) -> Action:
+def _handed_over(script: dict[str, Any], acts: Any, request: Request) -> Action:
     """Return the use of a tool that gives acts to a helper agent."""
     helper = next(name for name in _HELPERS if name in request.tools)
     play = json.dumps({**script, "acts": acts, "told": None, "faults": []})

@@ -1,6 +1,7 @@
 """Real claude and codex in one run: in order of preference, as candidates, and as worker and reviewer."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_two_failures_hand_the_story_to_the_next_agent(pair: Stage) -> None:
 def test_the_best_of_two_agents_wins(pair: Stage) -> None:
     """The first candidate fails; the second is by the other agent, begins at the base and is the result."""
     act = {"sh": f"{IS_CLAUDE} && echo wrong > proof.txt || echo right > proof.txt"}
-    keys = {"agent": "claude", "best_of": 2, "escalate": ["codex"], "max_attempts": 1}
+    keys: dict[str, Any] = {"agent": "claude", "best_of": 2, "escalate": ["codex"], "max_attempts": 1}
     ran = carry(pair, pair.play("a", act), "--verify=grep -qx right proof.txt", **keys)
     story = ran.story("a")
     assert (ran.code, story["status"]) == (0, "done"), ran.err
@@ -83,7 +84,7 @@ def test_a_reviewer_asks_for_another_attempt(pair: Stage) -> None:
     answer = '{"review": "again", "because": "a test is missing"}'
     reads = ("Somebody else has worked on the story below", [{"say": answer}])
     body = pair.play("a", {"sh": "date +%N >> a.txt"}, told=reads)
-    keys = {"agent": "claude", "review": "codex", "max_attempts": 2}
+    keys: dict[str, Any] = {"agent": "claude", "review": "codex", "max_attempts": 2}
     ran = carry(pair, body, "--verify=test -s a.txt", **keys)
     story = ran.story("a")
     assert (ran.code, story["status"], story["attempt"]) == (0, "done", 2), ran.err

@@ -60,6 +60,8 @@ class Row:
             found.append(f"is {self.status}, not {' or '.join(sorted(self.expected))}")
         if self.case.heals and self.status != "done":
             found.append("could have been done")
+        if self.case.free and self.attempts > 1:
+            found.append(f"took {self.attempts} attempts")
         if self.tokens not in self._owed and not self.case.lossy:
             found.append(f"counts {self.tokens} tokens of {self.charged}")
         if abs(self.cost - self.price) >= CENT and not self.case.lossy:
