@@ -19,6 +19,7 @@ from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.conversation.entry import Entry, Kind
 from runner.core.limits.agent_output import AgentUpdate
+from runner.core.model import Usage
 
 _MOST_READ = 1 << 20
 _VARIABLE = pattern(r"\{(\w+)\}")
@@ -208,10 +209,10 @@ class KnownAgent(ABC):
         known = bool(self.continued_by) and bool(conversation) and not conversation.startswith("-")
         return (self.name, *self.continued_by, conversation) if known else (self.name,)
 
-    def recorded(self, conversation: str, prompt: Path) -> AgentUpdate | None:  # noqa: ARG002
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
         """Return the usage in its own files, if it keeps some: of a conversation, or next to the prompt.
 
-        Blocks.
+        `reported` is what its output said. Blocks.
         """
         return None
 

@@ -64,7 +64,7 @@ class OutputListener:
         reported, whole = self.tally.usage, self.traits.whole_thread or self.tally.whole_thread
         silent = reported == Usage()
         if isinstance(self._agent, KnownAgent) and (silent or self.traits.books):
-            found = self._agent.recorded(self.tally.conversation, prompt)
+            found = self._agent.recorded(self.tally.conversation, prompt, reported)
             if found is not None and found.usage is not None:
                 reported, whole = found.usage, whole or found.whole_thread
         return since(reported, before) if whole else reported

@@ -319,7 +319,28 @@ def test_what_a_failed_turn_of_codex_used_is_read_from_its_own_file(
     used = Usage(input_tokens=3000, output_tokens=20, cached_tokens=5)
     assert listener.usage(JOB.prompt, Usage()) == used
     assert listener.usage(JOB.prompt, Usage(input_tokens=1000)).input_tokens == 2000, "earlier sessions aside"
-    assert KNOWN["codex"](AgentSettings()).recorded("../*", JOB.prompt) is None
+    assert KNOWN["codex"](AgentSettings()).recorded("../*", JOB.prompt, Usage()) is None
+
+
+def test_threads_of_helpers_of_codex_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last event is about its own thread alone; others on this machine are none of its helpers."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    own, helper, inner, other = (f"01a1ed04-9fca-75f2-b386-{number:012}" for number in range(4))
+    folders = [tmp_path / "sessions" / "2026" / "11" / day for day in ("17", "18")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    total = {"input_tokens": 500, "output_tokens": 5, "cached_input_tokens": 400}
+    count = json.dumps({"payload": {"type": "token_count", "info": {"total_token_usage": total}}})
+    roots = {own: (0, own), helper: (0, own), inner: (1, own), other: (1, other)}
+    for thread, (day, root) in roots.items():
+        head = json.dumps({"payload": {"session_id": root, "id": thread, "parent_thread_id": own}})
+        (folders[day] / f"rollout-2026-11-17T16-27-59-{thread}.jsonl").write_text(f"{head}\n{count}\n")
+    listener = OutputListener(KNOWN["codex"](AgentSettings()))
+    listener.feed(json.dumps({"type": "thread.started", "thread_id": own}).encode() + b"\n", 0)
+    ended = {"type": "turn.completed", "usage": {**total, "input_tokens": 3000}}
+    listener.feed(json.dumps(ended).encode() + b"\n", 0)
+    used = listener.usage(JOB.prompt, Usage(input_tokens=1000, output_tokens=5, cached_tokens=400))
+    assert used == Usage(input_tokens=3000, output_tokens=10, cached_tokens=800)
 
 
 def test_what_helpers_of_opencode_used_is_read_from_its_database(

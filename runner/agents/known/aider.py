@@ -101,7 +101,7 @@ class AiderAgent(KnownAgent):
         )
         return AgentUpdate(usage=usage, final=Final(ok=True))
 
-    def recorded(self, conversation: str, prompt: Path) -> AgentUpdate | None:  # noqa: ARG002
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
         """Add up what its log says about each reply."""
         try:
             lines = read_plain(_books(prompt), _MOST_READ, follow=False).splitlines()

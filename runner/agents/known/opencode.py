@@ -80,7 +80,7 @@ class OpencodeAgent(KnownAgent):
         named = any(word.partition("=")[0] == _TITLE for word in self._settings.args)
         return [] if named else [f"{_TITLE}={job.story.id}"]
 
-    def recorded(self, conversation: str, prompt: Path) -> AgentUpdate | None:  # noqa: ARG002
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
         """Read what a conversation and those of its helpers have used."""
         # Imported here: no other agent needs it.
         import sqlite3
