@@ -51,6 +51,7 @@ class AiderAgent(KnownAgent):
 
     name = "aider"
     package = "aider"
+    distribution = "aider_chat"
     tried = ("0.86.2",)
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
