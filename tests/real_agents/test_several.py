@@ -73,7 +73,8 @@ def test_the_best_of_two_agents_wins(pair: Stage) -> None:
     story = ran.story("a")
     assert (ran.code, story["status"]) == (0, "done"), ran.err
     shown = [(one["agent"], one["verdict"], one["chosen"]) for one in story["candidates"]]
-    assert shown == [("claude", "failed", False), ("codex", "done", True)]
+    claude, codex = (f"{name}:{MODELS[name]}" for name in ("claude", "codex"))
+    assert shown == [(claude, "failed", False), (codex, "done", True)]
     proofs = [git(pair.repo, "show", f"{one['branch']}:proof.txt").strip() for one in story["candidates"]]
     assert proofs == ["wrong", "right"]
     assert git(pair.repo, "rev-list", "--count", "main..autopilot/a").strip() == "1"
@@ -88,7 +89,8 @@ def test_a_reviewer_asks_for_another_attempt(pair: Stage) -> None:
     ran = carry(pair, body, "--verify=test -s a.txt", **keys)
     story = ran.story("a")
     assert (ran.code, story["status"], story["attempt"]) == (0, "done", 2), ran.err
-    assert story["review"] == {"by": "codex", "verdict": "again", "because": "a test is missing"}
+    by = f"codex:{MODELS['codex']}"
+    assert story["review"] == {"by": by, "verdict": "again", "because": "a test is missing"}
     prompts = [asked["prompt"] for asked in pair.scene.requests_of("a") if "claude" in asked["model"]]
     assert "a test is missing" in prompts[-1]
     assert workers(pair) == ["claude", "claude"]
