@@ -120,7 +120,7 @@ def test_a_question_in_plain_words_becomes_a_decision(stage: Stage) -> None:
 HOPELESS = {
     "unknown-model": {"status": 404, "words": "The model `m-9` does not exist"},
     "bad-request": {"status": 400, "words": "tools.0.name: bad field"},
-    "no-quota": {"status": 429, "words": "You exceeded your current quota (insufficient_quota)."},
+    "no-quota": {"failed": "insufficient_quota", "words": "You exceeded your current quota."},
 }
 
 
