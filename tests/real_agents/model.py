@@ -19,8 +19,7 @@ was full.
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
 answers by itself. `words` are the message of a status. `{"at": 0, "drop": true}` hangs up in the middle of
-the reply, `"garbage": true` sends nonsense there, `"error": "overloaded_error"` an error of that kind, and
-`"failed": "insufficient_quota"` the end of a response that failed for that reason, as codex knows it.
+the reply, `"garbage": true` sends nonsense there, and `"error": "overloaded_error"` an error of that kind.
 One with `headers` alone sends them along. Only how often a fault was met is remembered, under the id of the
 script.
 """
@@ -288,11 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.scene.books[about]["begun"] += 1
             error = dialects.failure(529, fault["error"])
             self._event("error", json.dumps(error))
-        if fault.get("failed"):
-            told = {"code": fault["failed"], "message": fault.get("words", "")}
-            failed = {"id": "resp_1", "status": "failed", "error": told}
-            self._event("response.failed", json.dumps({"type": "response.failed", "response": failed}))
-        if {"drop", "garbage", "error", "failed"} & {name for name, value in fault.items() if value}:
+        if fault.get("drop") or fault.get("garbage") or fault.get("error"):
             self.close_connection = True
             return False
         return not self._hung_up(fault.get("stall", 0))

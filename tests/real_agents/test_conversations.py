@@ -120,7 +120,6 @@ def test_a_question_in_plain_words_becomes_a_decision(stage: Stage) -> None:
 HOPELESS = {
     "unknown-model": {"status": 404, "words": "The model `m-9` does not exist"},
     "bad-request": {"status": 400, "words": "tools.0.name: bad field"},
-    "no-quota": {"failed": "insufficient_quota", "words": "You exceeded your current quota."},
 }
 
 
@@ -129,7 +128,7 @@ HOPELESS = {
     [("claude", "unknown-model"), ("claude", "bad-request"), *(("codex", name) for name in HOPELESS)],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
-    """An unknown model, a bad request and a quota that is used up cost one session, and no wait."""
+    """An unknown model and a bad request cost one session, and no wait."""
     fault = {"at": "*", "times": 999, **HOPELESS[trouble]}
     stage.configure(codex=("request_max_retries=1", "stream_max_retries=1"))
     ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))
