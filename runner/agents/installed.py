@@ -46,12 +46,12 @@ def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:
     for name, agent in KNOWN.items():
         where = shutil.which(name, path=environ.get("PATH"))
         if where:
-            version = _version(Path(where), agent.package)
+            version = _version(Path(where), agent.package, agent.distribution)
             sign_in = _sign_in(agent.sign_in, environ)
             yield Installed(name=name, path=where, version=version, sign_in=sign_in)
 
 
-def _version(program: Path, package: str) -> str:
+def _version(program: Path, package: str, distribution: str = "") -> str:
     """Read the version from the package that the program belongs to, or from a folder named after it."""
     # npm and version managers put a link on PATH; the package is where it points to.
     real = program.resolve()
@@ -62,6 +62,9 @@ def _version(program: Path, package: str) -> str:
             continue
         if isinstance(manifest, dict) and manifest.get("name") == package:
             return str(manifest.get("version", ""))
+    if distribution:
+        kept = real.parent.parent.glob(f"lib/python3*/site-packages/{distribution}-*.dist-info")
+        return next((folder.name.split("-")[1].removesuffix(".dist") for folder in kept), "")
     found = next((match for part in reversed(real.parts) if (match := _VERSION.match(part))), None)
     return found[1] if found else ""
 

@@ -151,7 +151,8 @@ class KnownAgent(ABC):
     """An agent with a file of its own; it implements `protocol.Agent`.
 
     `name` is also the name of its program. `package` is the package that holds its script; it identifies
-    the agent's processes and its version. `tried` are the versions that were run with this program.
+    the agent's processes and its version, which a Python program has under the name of its `distribution`.
+    `tried` are the versions that were run with this program.
     `acp_programs` are other programs that start it and speak the Agent Client Protocol for it.
     `continued_by` are the words before the id of a conversation that a person continues at a terminal; empty
     if it cannot continue one by its id.
@@ -159,6 +160,7 @@ class KnownAgent(ABC):
 
     name: ClassVar[str]
     package: ClassVar[str]
+    distribution: ClassVar[str] = ""
     tried: ClassVar[tuple[str, ...]] = ()
     acp_programs: ClassVar[tuple[str, ...]] = ()
     continued_by: ClassVar[tuple[str, ...]] = ()
@@ -209,8 +211,11 @@ class KnownAgent(ABC):
         known = bool(self.continued_by) and bool(conversation) and not conversation.startswith("-")
         return (self.name, *self.continued_by, conversation) if known else (self.name,)
 
-    def recorded(self, conversation: str) -> Usage | None:  # noqa: ARG002  for agents that keep books
-        """Return what its own files say that a conversation has used; most keep no such files. Blocks."""
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
+        """Return the usage in its own files, if it keeps some: of a conversation, or next to the prompt.
+
+        `reported` is what its output said. Blocks.
+        """
         return None
 
     def start_problem(self) -> StartProblem | None:

@@ -2,12 +2,13 @@
 
 import re
 from collections import deque
+from pathlib import Path
 
 from isolation.patterns import pattern
 from runner.agents import faults
 from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent, Traits
-from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally
+from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally, since
 from runner.core.model import Usage
 from runner.core.text.screen import neutral
 
@@ -55,12 +56,18 @@ class OutputListener:
         """Its newest message, as text that is safe for a terminal."""
         return neutral(self.tally.message)
 
-    def usage(self) -> Usage:
-        """Return what it has reported; if that is nothing, what its own files say about it. Blocks."""
-        reported = self.tally.usage
-        if reported != Usage() or not isinstance(self._agent, KnownAgent):
-            return reported
-        return self._agent.recorded(self.tally.conversation) or reported
+    def usage(self, prompt: Path, before: Usage) -> Usage:
+        """Return what the session has used; `before` is the part of earlier ones in its conversation. Blocks.
+
+        Its own files count if they say more than its output, or if that said nothing.
+        """
+        reported, whole = self.tally.usage, self.traits.whole_thread or self.tally.whole_thread
+        silent = reported == Usage()
+        if isinstance(self._agent, KnownAgent) and (silent or self.traits.books):
+            found = self._agent.recorded(self.tally.conversation, prompt, reported)
+            if found is not None and found.usage is not None:
+                reported, whole = found.usage, whole or found.whole_thread
+        return since(reported, before) if whole else reported
 
     @property
     def recap(self) -> str:

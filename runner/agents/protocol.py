@@ -57,7 +57,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     leaves in its folder that is not work, as patterns for git to ignore. `own_sandbox`: it runs its commands
     in a sandbox that needs mounts. `obeys`: files and folders of a repository that can make it run something
     or talk to another service. `names_user`: it writes a user into git's configuration if that has none.
-    `reports_cost`: it says itself what it costs. `usual_cost` and `usual_tokens`: what a session is expected
+    `reports_cost`: it says itself what it costs. `books`: its own files say more exactly than its output what
+    it has used. `usual_cost` and `usual_tokens`: what a session is expected
     to spend while none is known.
     """
 
@@ -71,6 +72,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     obeys: tuple[str, ...] = ()
     names_user: bool = False
     reports_cost: bool = False
+    books: bool = False
     usual_cost: float = USUAL_COST
     usual_tokens: float = USUAL_TOKENS
 

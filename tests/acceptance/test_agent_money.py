@@ -136,6 +136,11 @@ def test_doctor_knows_versions_and_sign_ins(actors: Actors, tmp_path: Path) -> N
     (package / "package.json").write_text('{"name": "@openai/codex", "version": "9.9.9"}')
     actors.install("codex").rename(package / "bin" / "codex")
     (tmp_path / "actors" / "bin" / "codex").symlink_to(package / "bin" / "codex")
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    actors.install("aider").rename(tmp_path / "venv" / "bin" / "aider")
+    (tmp_path / "actors" / "bin" / "aider").symlink_to(tmp_path / "venv" / "bin" / "aider")
+    (tmp_path / "venv/lib/python3.11/site-packages/aider_chat-9.8.7.dist-info").mkdir(parents=True)
     shown = actors.run("doctor", OPENAI_API_KEY="sk-x").out
     assert "codex 9.9.9" in shown
+    assert "aider 9.8.7" in shown
     assert "no sign-in found; this version was never tried, tried: 0.166.0" in shown

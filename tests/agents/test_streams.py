@@ -1,6 +1,9 @@
 """What each agent's lines are read as, and how each is started and resumed."""
 
 import json
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +125,14 @@ def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
     launch = agent(name).launch(replace(JOB, conversation="c-1"))
     assert "c-1" in launch.argv
     assert launch.conversation == "c-1"
+
+
+def test_a_new_conversation_of_opencode_has_a_title() -> None:
+    """It would pay a model for one otherwise, and tell nobody; a title of the user's own stays."""
+    assert "--title=a" in agent("opencode").launch(JOB).argv
+    assert "--title=a" not in agent("opencode").launch(replace(JOB, conversation="c-1")).argv
+    own = agent("opencode", args=("--title", "Mine")).launch(JOB).argv
+    assert [word for word in own if word.startswith("--title")] == ["--title"]
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -298,15 +309,86 @@ def test_what_a_failed_turn_of_codex_used_is_read_from_its_own_file(
     listener = OutputListener(KNOWN["codex"](AgentSettings()))
     listener.feed(json.dumps({"type": "thread.started", "thread_id": thread}).encode() + b"\n", 0)
     listener.feed(b'{"type":"turn.failed","error":{"message":"status 401"}}\n', 0)
-    assert listener.usage() == Usage()
+    assert listener.usage(JOB.prompt, Usage()) == Usage()
     lines = ['{"type":"token_count"']
     for total in (1000, 3000):
         info = {"total_token_usage": {"input_tokens": total, "output_tokens": 20, "cached_input_tokens": 5}}
         lines.append(json.dumps({"payload": {"type": "token_count", "info": info}}))
     lines.append('{"payload":{"type":"token_count","info":null}}')
     (folder / f"rollout-2026-11-17T16-27-59-{thread}.jsonl").write_text("\n".join(lines))
-    assert listener.usage() == Usage(input_tokens=3000, output_tokens=20, cached_tokens=5)
-    assert KNOWN["codex"](AgentSettings()).recorded("../*") is None
+    used = Usage(input_tokens=3000, output_tokens=20, cached_tokens=5)
+    assert listener.usage(JOB.prompt, Usage()) == used
+    assert listener.usage(JOB.prompt, Usage(input_tokens=1000)).input_tokens == 2000, "earlier sessions aside"
+    assert KNOWN["codex"](AgentSettings()).recorded("../*", JOB.prompt, Usage()) is None
+
+
+def test_threads_of_helpers_of_codex_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last event is about its own thread alone; others on this machine are none of its helpers."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    own, helper, inner, other = (f"01a1ed04-9fca-75f2-b386-{number:012}" for number in range(4))
+    folders = [tmp_path / "sessions" / "2026" / "11" / day for day in ("17", "18")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    total = {"input_tokens": 500, "output_tokens": 5, "cached_input_tokens": 400}
+    count = json.dumps({"payload": {"type": "token_count", "info": {"total_token_usage": total}}})
+    roots = {own: (0, own), helper: (0, own), inner: (1, own), other: (1, other)}
+    for thread, (day, root) in roots.items():
+        head = json.dumps({"payload": {"session_id": root, "id": thread, "parent_thread_id": own}})
+        (folders[day] / f"rollout-2026-11-17T16-27-59-{thread}.jsonl").write_text(f"{head}\n{count}\n")
+    listener = OutputListener(KNOWN["codex"](AgentSettings()))
+    listener.feed(json.dumps({"type": "thread.started", "thread_id": own}).encode() + b"\n", 0)
+    ended = {"type": "turn.completed", "usage": {**total, "input_tokens": 3000}}
+    listener.feed(json.dumps(ended).encode() + b"\n", 0)
+    used = listener.usage(JOB.prompt, Usage(input_tokens=1000, output_tokens=5, cached_tokens=400))
+    assert used == Usage(input_tokens=3000, output_tokens=10, cached_tokens=800)
+
+
+def test_what_helpers_of_opencode_used_is_read_from_its_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events leave them out; totals are of the conversation, and what earlier sessions used is aside."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    listener = OutputListener(agent("opencode"))
+    tokens = {"total": 1010, "input": 1000, "output": 10, "cache": {"read": 0, "write": 0}}
+    step = {"type": "step_finish", "sessionID": "s1", "part": {"reason": "stop", "tokens": tokens}}
+    listener.feed(json.dumps(step).encode() + b"\n", 0)
+    told = Usage(input_tokens=1000, output_tokens=10, cached_tokens=0)
+    assert listener.usage(JOB.prompt, Usage()) == told, "without a database, its events count"
+    file = tmp_path / "opencode" / "opencode.db"
+    file.parent.mkdir()
+    file.write_bytes(b"no database")
+    assert listener.usage(JOB.prompt, Usage()) == told
+    file.unlink()
+    counts = ("tokens_input", "tokens_output", "tokens_reasoning", "tokens_cache_read", "tokens_cache_write")
+    rows = [("s1", None, 3000, 20, 1, 200, 30, 0.25), ("h1", "s1", 500, 5, 0, 0, 0, 0.5)]
+    rows += [("h2", "h1", 50, 5, 0, 0, 0, 0.25), ("other", None, 9999, 9, 9, 9, 9, 9.0)]
+    with closing(sqlite3.connect(file)) as books, books:
+        books.execute(f"CREATE TABLE session (id, parent_id, {', '.join(counts)}, cost)")
+        books.executemany("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    before = Usage(input_tokens=1000, output_tokens=11, cached_tokens=100, cost_usd=0.5)
+    assert listener.usage(JOB.prompt, before) == Usage(
+        input_tokens=2780, output_tokens=20, cached_tokens=100, cost_usd=0.5
+    )
+
+
+def test_the_exact_numbers_of_aider_are_in_its_log(tmp_path: Path) -> None:
+    """It prints rounded ones; a log that is no file, or says nothing, leaves it at those."""
+    prompt = tmp_path / "01.prompt.md"
+    argv = agent("aider").launch(replace(JOB, prompt=prompt)).argv
+    log = Path(argv[argv.index("--analytics-log") + 1])
+    assert log.parent == tmp_path
+    listener = OutputListener(agent("aider"))
+    listener.feed(b"Tokens: 1.2k sent, 10 received. Cost: $0.01 message, $0.01 session.\n", 0)
+    rough = Usage(input_tokens=1200, output_tokens=10, cost_usd=0.01)
+    assert listener.usage(prompt, Usage()) == rough
+    os.mkfifo(log)
+    assert listener.usage(prompt, Usage()) == rough
+    log.unlink()
+    reply = {"prompt_tokens": 1234, "completion_tokens": 10, "cost": 0.0125}
+    events = [{"event": "launched", "properties": {}}, {"event": "message_send", "properties": reply}]
+    events += [{"event": "message_send", "properties": {**reply, "prompt_tokens": -5}}]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in events) + "{")
+    assert listener.usage(prompt, Usage()) == Usage(input_tokens=1234, output_tokens=20, cost_usd=0.025)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from runner.core.choose import QuestionError
 from runner.core.conversation.entry import LONGEST_LINE
 from runner.core.limits.spiral import failure_digest
 from runner.core.limits.stall import LONGEST_WAIT, announced_wait
+from runner.core.model import Usage
 from runner.core.text import screen
 from runner.core.text.screen import neutral
 from runner.core.text.telling import telling_lines
@@ -63,6 +64,19 @@ def _hear(name: str, data: bytes) -> None:
     require_amounts(listener.tally)
     require_amounts(listener.verdict(1, text_of(data), 1.0))
     assert not set(listener.line) & set("\x1b\n\r\x07")
+
+
+@target()
+def agent_books(data: bytes) -> None:
+    """What agents keep in files of their own about what they have used."""
+    thread, home = "01a1ed04-9fca-75f2-b386-983dc193ba00", folder() / "books"
+    for number, part in enumerate(data.split(b"\n=====\n")[:3]):
+        written(part, f"books/sessions/2026/11/17/rollout-1-{thread[:-1]}{number}.jsonl")
+    written(data, "books/opencode/opencode.db")
+    prompt = written(data, "books/one.prompt.aider.jsonl").with_name("one.prompt.md")
+    for name in ("aider", "codex", "opencode"):
+        agent = KNOWN[name](AgentSettings(env={"CODEX_HOME": str(home), "XDG_DATA_HOME": str(home)}))
+        require_amounts(agent.recorded(thread, prompt, Usage()))
 
 
 @target()

@@ -15,7 +15,8 @@ INPUT, OUTPUT = 1000, 10
 Action = dict[str, Any]
 """What the model does: `{"text": words}`, or `{"tool": name, "input": arguments}`.
 
-`uses` are its tokens, input and output, and `cached` is how many of the input came from a cache.
+`of` is the group that a tool belongs to. `uses` are its tokens, input and output, and `cached` is how many of
+the input came from a cache.
 """
 Event = tuple[str, Any]
 """A name, empty where the protocol has none, and what is sent under it."""
@@ -167,6 +168,7 @@ def _as_responses(model: str, action: Action) -> Reply:
         arguments = json.dumps(action["input"])
         item = {"type": "function_call", "id": f"fc_{name}", "call_id": f"call_{name}"}
         item |= {"name": action["tool"], "arguments": arguments}
+        item |= {"namespace": action["of"]} if "of" in action else {}
     whole: dict[str, Any] = {
         "id": f"resp_{name}",
         "object": "response",

@@ -3,12 +3,12 @@
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
 reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}`, `{"say": "words"}` or `{"refuse": "words"}`.
 `patch` is as `write`, but never by a shell. `"background": true` beside `sh` leaves the command running
-(claude). With `"cached": 800` so many input tokens of each reply come from a cache, and with
-`"uses": [2000, 50]` each reply has that many tokens, input and output. After the last act the
-model says that it is done. With `"told": ["words", […]]` it does those acts instead when the words stand in
-the prompt. Which act is next is told by the tool results since the last script, so that a resumed
-conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
-`"toolless": true`.
+(claude). `{"helper": […]}` gives acts to a helper agent, for which codex does not wait. With
+`"cached": 800` so many input tokens of each reply come from a cache, and with `"uses": [2000, 50]` each
+reply has that many tokens, input and output. After the last act the model says that it is done. With
+`"told": ["words", […]]` it does those acts instead when the words stand in the prompt. Which act is next is
+told by the tool results since the last script, so that a resumed conversation needs no memory here. A
+program without tools (aider) gets the first act, if the script says `"toolless": true`.
 
 With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to
 write the files that the step names, to save a sub-step, and to write the result. In the step `asks` it asks
@@ -49,6 +49,15 @@ _SHELLS = {
     "bash": "command",
     "run_shell_command": "command",
 }
+_GROUP = "multi_agent_v1"
+_HELPERS: Mapping[str, Mapping[str, str]] = {
+    "Task": {"description": "scripted", "subagent_type": "general-purpose"},
+    "Agent": {"description": "scripted", "subagent_type": "general-purpose"},
+    "task": {"description": "scripted", "subagent_type": "general"},
+    "agent": {"description": "scripted", "subagent_type": "general-purpose"},
+    _GROUP: {},
+}
+"""The tools that hand work to a helper agent, with what each needs besides the prompt."""
 _WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"}
 _ERRORS = {
     401: "authentication_error",
@@ -117,7 +126,7 @@ def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
     return (None if "commit message" in request.system[:400] else script), step, newest
 
 
-def _action(script: dict[str, Any], step: int, request: Request) -> Action:
+def _action(script: dict[str, Any], step: int, request: Request) -> Action:  # noqa: PLR0911  one per act
     acts = script.get("acts", [])
     act = acts[step] if step < len(acts) else {"say": "All done."}
     if "say" in act or "refuse" in act:
@@ -138,6 +147,8 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
                 "input": {_WRITERS[writer]: f"{_workspace(request)}/{name}", "content": words},
             }
         act = {"sh": f"mkdir -p $(dirname {name}) && printf '%s' '{words}' > {name}"}
+    if "helper" in act:
+        return _handed_over(script, act["helper"], request)
     shell = next((name for name in _SHELLS if name in request.tools), None)
     if shell is None:
         return {"text": f"No shell among {', '.join(request.tools)}."}
@@ -146,6 +157,16 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     more |= {"is_background": False} if shell == "run_shell_command" else {}
     more |= {"run_in_background": True} if act.get("background") else {}
     return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
+
+
+def _handed_over(script: dict[str, Any], acts: Any, request: Request) -> Action:
+    """Return the use of a tool that gives acts to a helper agent."""
+    helper = next(name for name in _HELPERS if name in request.tools)
+    play = json.dumps({**script, "acts": acts, "told": None, "faults": []})
+    words = f"Help.\n\nPLAY {play}"
+    if helper == _GROUP:
+        return {"tool": "spawn_agent", "of": helper, "input": {"message": words}}
+    return {"tool": helper, "input": {**_HELPERS[helper], "prompt": words}}
 
 
 def _workspace(request: Request) -> str:
@@ -180,11 +201,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.scene.books[about]["aside"] += 1
             self._reply(request, {"text": "ok"}, about)  # a side request, such as one for a title
             return
-        scripts = sum(1 for _, words in request.turns if _PLAY.search(words))
+        prompts = [words for _, words in request.turns if _PLAY.search(words)]
         fault = self._fault(script, step)
         action = {**_action(script, step, request), "cached": script.get("cached", 0)}
         action["uses"] = script.get("uses")
-        entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
+        entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": len(prompts)}
+        entry |= {"prompt": _PLAY.sub("", prompts[-1]), "model": request.model}
         entry["says"] = action.get("text")
         with self.scene.lock:
             self.scene.asked.append(entry)

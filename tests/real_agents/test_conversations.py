@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.program import processes_with, run, started, wait_until, write_story
 from tests.real_agents.conftest import Stage
-from tests.real_agents.stories import SUBSCRIBED, carry_one, events, limit, work_sessions
+from tests.real_agents.stories import PATIENCE, SUBSCRIBED, carry_one, events, limit, work_sessions
 
 pytestmark = pytest.mark.agents
 BOTH = pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -94,6 +94,57 @@ def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     talks = [record["conversation"] for record in work_sessions(stage.repo)]
     assert talks[0] == talks[1]
     assert talks[-1] != talks[0]
+    asked = stage.scene.requests_of("a")[-1]["prompt"]
+    assert "- Attempt 1 by " in asked, "what was done so far"
+    assert '{"' not in asked.replace('{"status"', ""), "in words, not as events"
+
+
+ASKERS = pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini", "qwen"])
+
+
+@ASKERS
+def test_a_question_in_plain_words_becomes_a_decision(stage: Stage) -> None:
+    """An agent that asks and changes nothing is not lost: its words are asked, and it gets the answer."""
+    question = "I found two schemas. Should I keep the old table?"
+    answered = ("keep the old table", [{"write": ["a.txt", "made"]}])
+    ran = carry_one(stage, stage.play("a", {"say": question}, told=answered))
+    story = ran.story("a")
+    assert (story["status"], ran.code) == ("parked", 5), ran.err
+    assert "Should I keep the old table?" in story["reason"]
+    assert run(stage.repo, "decide", "a", "A", "--json", env=stage.env).code == 0
+    again = run(stage.repo, "resume", "--json", env=stage.env, limit=PATIENCE)
+    assert again.story("a")["status"] == "done", again.err
+    assert len({record["conversation"] for record in work_sessions(stage.repo)}) == 1
+
+
+HOPELESS = {
+    "unknown-model": {"status": 404, "words": "The model `m-9` does not exist"},
+    "bad-request": {"status": 400, "words": "tools.0.name: bad field"},
+}
+
+
+@pytest.mark.parametrize(
+    ("agent", "trouble"),
+    [("claude", "unknown-model"), ("claude", "bad-request"), *(("codex", name) for name in HOPELESS)],
+)
+def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
+    """An unknown model and a bad request cost one session, and no wait."""
+    fault = {"at": "*", "times": 999, **HOPELESS[trouble]}
+    stage.configure(codex=("request_max_retries=1", "stream_max_retries=1"))
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))
+    story = ran.story("a")
+    assert (story["status"], story["sessions"], events(stage.repo, "AgentPaused")) == ("failed", 1, []), (
+        ran.err
+    )
+    assert '{"' not in story["reason"]
+
+
+@pytest.mark.parametrize("agent", ["claude"])
+def test_a_command_that_was_denied_is_named_with_the_setting_that_allows_it(stage: Stage) -> None:
+    """So that its user need not read the log to learn what was missing."""
+    ran = carry_one(stage, stage.play("a", {"sh": "wget -q http://127.0.0.1:9/"}))
+    assert ran.story("a")["status"] == "no_work", ran.err
+    assert "was denied Bash: wget -q http://127.0.0.1:9/; to allow a command" in ran.err
 
 
 @pytest.mark.parametrize("agent", ["claude"])

@@ -1,5 +1,7 @@
 """What real agents report as their spending, and how their programs end, against the books of the service."""
 
+from typing import Any
+
 import pytest
 
 from tests.real_agents.conftest import Stage
@@ -7,6 +9,14 @@ from tests.real_agents.stories import alive, carry_one, work_sessions
 
 pytestmark = pytest.mark.agents
 CHARGES = pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen", "opencode"])
+HELPED = pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "opencode"])
+
+
+def assert_exact(stage: Stage, records: list[dict[str, Any]]) -> None:
+    """Compare what was recorded with the books of the service."""
+    charged = stage.scene.charged
+    assert sum(record["input_tokens"] for record in records) == charged["input"]
+    assert sum(record["output_tokens"] for record in records) == charged["output"]
 
 
 @CHARGES
@@ -18,15 +28,39 @@ def test_totals_are_what_the_service_charged(stage: Stage, agent: str) -> None:
     carry_one(stage, body, "--verify=test -f right.txt", "--max-sessions=3", "--no-base-check")
     records = work_sessions(stage.repo)
     assert len({record["conversation"] for record in records[:2]}) == 1
-    charged = dict(stage.scene.charged)
-    # OpenCode asks for a title once in each conversation, and reports that nowhere.
-    titles = len({record["conversation"] for record in records}) if agent == "opencode" else 0
-    assert sum(record["input_tokens"] for record in records) == charged["input"] - 1000 * titles
-    assert sum(record["output_tokens"] for record in records) == charged["output"] - 10 * titles
+    assert_exact(stage, records)
     if agent == "claude":
-        replies = charged["input"] / 1000
+        replies = stage.scene.charged["input"] / 1000
         cost = replies * (200 * 3 + 800 * 0.3 + 10 * 15) / 1_000_000
         assert sum(record["cost_usd"] for record in records) == pytest.approx(cost)
+
+
+@HELPED
+def test_what_helpers_of_an_agent_use_counts(stage: Stage) -> None:
+    """A helper has a conversation of its own, also in the second session; each of its tokens counts once."""
+    stage.configure(bypass=True)
+    script = stage.play("a", {"helper": [{"sh": "true"}]}, {"sh": "sleep 9"})
+    carry_one(stage, script, "--verify=test -f right.txt", "--max-sessions=2", "--no-base-check")
+    records = work_sessions(stage.repo)
+    assert len({record["conversation"] for record in records}) == 1
+    assert stage.scene.charged["replies"] == 10, "three in each session, and two by its helper"
+    assert_exact(stage, records)
+
+
+@pytest.mark.parametrize("agent", ["aider"])
+def test_totals_of_aider_are_exact(stage: Stage) -> None:
+    """It prints rounded numbers, and would ask a model for the message of its commit without a word."""
+    script = stage.play("a", {"write": ["a.txt", "made"]}).replace(
+        '"id": "a"', '"id": "a", "uses": [1234, 5678]'
+    )
+    ran = carry_one(stage, script)
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert stage.scene.charged["replies"] == 1
+    (record,) = work_sessions(stage.repo)
+    assert_exact(stage, [record])
+    assert record["cost_usd"] == pytest.approx((1234 * 2 + 5678 * 8) / 1_000_000), (
+        "as the price of gpt-4.1 is"
+    )
 
 
 @pytest.mark.parametrize("agent", ["claude"])
@@ -50,7 +84,19 @@ def test_several_results_of_one_process_count_together(stage: Stage) -> None:
     ran = carry_one(stage, body, "--cost-budget=40")
     assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
     (record,) = work_sessions(stage.repo)
-    assert (record["input_tokens"], record["output_tokens"]) == (
-        stage.scene.charged["input"],
-        stage.scene.charged["output"],
-    )
+    assert_exact(stage, [record])
+
+
+@pytest.mark.parametrize("agent", ["claude"])
+def test_the_limit_of_a_session_is_what_is_left_of_the_budget(stage: Stage) -> None:
+    """A story may spend all the money there is; once it is spent, the story is stopped, and not failed."""
+    stage.configure(bypass=True)
+    script = stage.play("a", {"sh": "true"}, {"write": ["a.txt", "made"]})
+    dear = script.replace('"id": "a"', '"id": "a", "uses": [600000, 20000]')
+    ran = carry_one(stage, dear, "--cost-budget=40")
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    (record,) = work_sessions(stage.repo)
+    assert record["cost_usd"] == pytest.approx(3 * (600_000 * 3 + 20_000 * 15) / 1e6)
+    poor = carry_one(stage, dear.replace('"a"', '"b"'), "--again", "--cost-budget=3")
+    story = poor.story("a")
+    assert (story["status"], story["kill_switch"]["name"]) == ("stopped", "cost-budget-exceeded"), poor.err

@@ -1,15 +1,19 @@
-"""Aider, headless: plain text, commits of its own, and no conversation to resume.
+"""Aider, headless: plain text, and no conversation to resume.
 
 It exits with 0 whatever its service did, so its errors are read from its lines. A reply may quote such a
-line; the token count that follows every reply overrides it.
+line; the token count that follows every reply overrides it. That count is rounded: the exact one is in the
+log of its analytics, a file next to the prompt that is sent nowhere.
 """
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from isolation.files.plain import read_plain
 from isolation.patterns import pattern
 from runner.agents import faults
-from runner.agents.json_line import last_line
+from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.conversation.entry import Entry, Kind
@@ -24,6 +28,7 @@ _TOKENS = pattern(
     rb"(?:.*?\$([\d.]++) message)?"
 )
 _LONGEST_LINE = 1000
+_MOST_READ = 16 << 20
 _SCALE = {b"k": 1e3, b"M": 1e6}
 _ERROR = pattern(r"litellm\.(?:\w+\.)*(\w+(?:Error|Timeout)|Timeout)\b")
 _STATUS: Mapping[str, int] = {
@@ -46,6 +51,7 @@ class AiderAgent(KnownAgent):
 
     name = "aider"
     package = "aider"
+    distribution = "aider_chat"
     tried = ("0.86.2",)
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
@@ -61,6 +67,7 @@ class AiderAgent(KnownAgent):
         streams=True,
         reports_cost=True,
         sums=True,
+        books=True,
         quiet_seconds=_QUIET,
         litter=("/.aider.tags.cache.v*/",),
         obeys=(".aider.conf.yml", ".aider.model.settings.yml", ".env"),
@@ -73,7 +80,9 @@ class AiderAgent(KnownAgent):
         All of its questions are answered with yes; shell commands it neither suggests nor runs.
         """
         argv = ["aider", "--yes-always", "--no-pretty", "--no-stream", "--no-gitignore", "--no-check-update"]
-        argv += ["--no-analytics", "--no-show-release-notes", "--disable-playwright"]
+        argv += ["--no-analytics", "--analytics-log", str(_books(job.prompt))]
+        # For the message of a commit it asks a model, and reports that nowhere; the runner commits its work.
+        argv += ["--no-auto-commits", "--no-show-release-notes", "--disable-playwright"]
         argv += ["--no-suggest-shell-commands", "--message-file", str(job.prompt)]
         # In the worktree these would count as work.
         argv += ["--chat-history-file", str(job.prompt.with_name("aider.chat.history.md"))]
@@ -93,6 +102,18 @@ class AiderAgent(KnownAgent):
         )
         return AgentUpdate(usage=usage, final=Final(ok=True))
 
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
+        """Add up what its log says about each reply."""
+        try:
+            lines = read_plain(_books(prompt), _MOST_READ, follow=False).splitlines()
+        except OSError:
+            return None
+        used = Usage()
+        for event in filter(None, map(load, lines)):
+            if text(event, "event") == "message_send":
+                used += _exact(at(event, "properties"))
+        return AgentUpdate(usage=used) if used != Usage() else None
+
     def render(self, line: bytes) -> tuple[Entry, ...] | None:
         """Return what a line shows: all is text but for errors and what it did."""
         words = line[:_LONGEST_LINE].decode("utf-8", "replace").strip()
@@ -103,6 +124,18 @@ class AiderAgent(KnownAgent):
         if _TOKENS.search(line[:_LONGEST_LINE]) or words.startswith("Retrying in "):
             return (Entry(kind=Kind.NOTE, text=words),)
         return None
+
+
+def _books(prompt: Path) -> Path:
+    return prompt.with_suffix(".aider.jsonl")
+
+
+def _exact(reply: Any) -> Usage:
+    return Usage(
+        input_tokens=whole(reply, "prompt_tokens"),
+        output_tokens=whole(reply, "completion_tokens"),
+        cost_usd=number(reply, "cost") or None,  # 0 is what it says of a model whose price it does not know
+    )
 
 
 def _words(shown: str) -> AgentUpdate | None:

@@ -8,7 +8,7 @@ are in the file that it keeps about the thread.
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_se
 _WHOLE = frozenset({"file_change", "web_search"})
 """Tools that say only at their end what they did."""
 _SHELL = pattern(r"^\S*/?(?:ba|z)?sh -l?c (?=['\"])")
-_THREAD = pattern(r"[0-9a-f-]{36}")
+_ID, _THREAD = 36, pattern(r"[0-9a-f-]{36}")
+_LONGEST_HEAD = 1 << 20
 _RECONNECTING = pattern(r"Reconnecting\.* *(\d{1,9})/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it retries."""
@@ -76,6 +77,7 @@ class CodexAgent(KnownAgent):
             says_end=True,
             whole_thread=True,
             quiet_seconds=QUIET,
+            books=True,
             own_sandbox=not free,
             obeys=(".codex",),
         )
@@ -104,21 +106,22 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
-    def recorded(self, conversation: str) -> Usage | None:
-        """Read the newest total of a thread from the file that codex keeps about it."""
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
+        """Add what the threads of helpers have used, which only their files tell.
+
+        A turn that failed reports nothing; then the file of the thread itself counts, too.
+        """
         if not _THREAD.fullmatch(conversation):
             return None
         home = _home({**os.environ, **self._settings.env})
-        found = None
-        for file in home.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"):
-            try:
-                with file.open("rb") as lines:
-                    counts = [line for line in lines if b'"token_count"' in line]
-            except OSError:
-                continue
-            for line in counts:
-                found = _usage(at(load(line), "payload", "info"), "total_token_usage") or found
-        return found
+        known = reported != Usage()
+        own = next(home.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"), None)
+        if own is None:
+            return None
+        total = reported if known else _newest_total(own)
+        for file in _helpers(own, conversation):
+            total += _newest_total(file)
+        return AgentUpdate(usage=total) if total != Usage() else None
 
     def _trust(self, job: AgentJob) -> list[str]:
         """Say for this session alone that it trusts the repository; it would write that down for good.
@@ -177,6 +180,36 @@ class CodexAgent(KnownAgent):
 
 def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex")
+
+
+def _helpers(own: Path, conversation: str) -> Iterator[Path]:
+    """Yield the files of the threads that a thread has started; they are not older than its own file."""
+    sessions, day = own.parents[3], own.parent
+    for folder in sorted(sessions.glob("*/*/*")):
+        # Names begin with the time, and the ids of threads do so, too.
+        for file in sorted(folder.glob("rollout-*.jsonl")) if folder >= day else ():
+            if file.stem[-_ID:] > conversation and _is_helper(file, conversation):
+                yield file
+
+
+def _is_helper(file: Path, conversation: str) -> bool:
+    try:
+        with file.open("rb") as lines:
+            first = lines.readline(_LONGEST_HEAD)
+    except OSError:
+        return False
+    return conversation.encode() in first and text(load(first), "payload", "session_id") == conversation
+
+
+def _newest_total(file: Path) -> Usage:
+    """Return the newest total in the file of a thread; none if there is no such file."""
+    try:
+        with file.open("rb") as lines:
+            counts = [line for line in lines if b'"token_count"' in line]
+    except OSError:
+        return Usage()
+    totals = (_usage(at(load(line), "payload", "info"), "total_token_usage") for line in reversed(counts))
+    return next(filter(None, totals), Usage())
 
 
 def _configuration(environ: Mapping[str, str]) -> dict[str, Any]:

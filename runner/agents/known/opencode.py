@@ -1,9 +1,14 @@
 """OpenCode, headless: `opencode run --format json`. Every step reports its own tokens and cost.
 
-A tool is reported only when it has ended, so a long one looks like silence.
+Those of helper agents are in its database alone. A tool is reported only when it has ended, so a long one
+looks like silence.
 """
 
+import os
 import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from runner.agents import faults
@@ -18,6 +23,15 @@ from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
 _QUIET = 600.0
+_TITLE = "--title"
+_SUMS = """
+    WITH RECURSIVE talks(id) AS (
+        VALUES (?) UNION SELECT session.id FROM session JOIN talks ON session.parent_id = talks.id
+    )
+    SELECT sum(tokens_input), sum(tokens_output), sum(tokens_reasoning), sum(tokens_cache_read),
+        sum(tokens_cache_write), sum(cost)
+    FROM session WHERE id IN (SELECT id FROM talks)
+"""
 
 
 class OpencodeAgent(KnownAgent):
@@ -47,6 +61,7 @@ class OpencodeAgent(KnownAgent):
         reports_cost=True,
         says_end=True,
         sums=True,
+        books=True,
         quiet_seconds=_QUIET,
         obeys=("opencode.json", "opencode.jsonc", ".opencode"),
     )
@@ -56,9 +71,38 @@ class OpencodeAgent(KnownAgent):
         argv = ["opencode", "run", "--format", "json"]
         argv += ["--auto"] if self._bypass else []
         argv += ["--model", job.model] if job.model else []
-        argv += ["--session", job.conversation] if job.conversation else []
+        argv += ["--session", job.conversation] if job.conversation else self._title(job)
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation)
+
+    def _title(self, job: AgentJob) -> list[str]:
+        """Name a new conversation; without a name it pays a model for one, and reports that nowhere."""
+        named = any(word.partition("=")[0] == _TITLE for word in self._settings.args)
+        return [] if named else [f"{_TITLE}={job.story.id}"]
+
+    def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
+        """Read what a conversation and those of its helpers have used."""
+        # Imported here: no other agent needs it.
+        import sqlite3
+
+        file = _database({**os.environ, **self._settings.env})
+        try:
+            # Without a moment of patience a writer would make the answer an error.
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=5.0)) as books:
+                sums = books.execute(_SUMS, (conversation,)).fetchone()
+        except (OSError, ValueError, sqlite3.Error):
+            return None
+        used = dict(zip(("input", "output", "reasoning", "read", "write", "cost"), sums, strict=True))
+        fresh, output, thought, read, write = (whole(used, name) for name in tuple(used)[:-1])
+        if fresh is None or output is None:
+            return None
+        usage = Usage(
+            input_tokens=fresh + (read or 0) + (write or 0),
+            output_tokens=output + (thought or 0),
+            cached_tokens=read,
+            cost_usd=number(used, "cost"),
+        )
+        return AgentUpdate(usage=usage, whole_thread=True)
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
@@ -109,6 +153,11 @@ class OpencodeAgent(KnownAgent):
                 return (Entry(kind=Kind.ERROR, text=_complaint(event)),)
             case _:
                 return None
+
+
+def _database(environ: Mapping[str, str]) -> Path:
+    data = environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"
+    return Path(data, "opencode", environ.get("OPENCODE_DB") or "opencode.db")
 
 
 def _shown_tool(part: Any) -> tuple[Entry, ...]:

@@ -39,7 +39,7 @@ class Switch(StrEnum):
     USER_ABORT = ("user-abort", "continue with `autopilot-multi resume`.")
     COHORT = (
         "cohort-aborted",
-        "check the stories that went in circles first, then continue with `autopilot-multi resume`.",
+        "check those that went in circles, then `autopilot-multi resume`; or run with --spiral-limit 10.",
     )
     MAX_SESSIONS = (
         "max-sessions-reached",

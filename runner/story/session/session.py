@@ -30,7 +30,7 @@ from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
 from runner.core.events.agents import ConversationSeen
 from runner.core.events.events import OutputSeen, StallSeen
-from runner.core.limits.agent_output import Final, since
+from runner.core.limits.agent_output import Final
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.stall import Signs, announced_wait, sign_of_life
 from runner.core.limits.stuck import Stuck
@@ -392,8 +392,6 @@ def _judge(
             log.write(f"autopilot-multi: {kept_off}\n".encode())
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
-    usage = listener.usage()
-    whole_thread = listener.traits.whole_thread or listener.tally.whole_thread
     return SessionVerdict(
         outcome=outcome,
         exit_code=ended.returncode if ended else None,
@@ -403,7 +401,7 @@ def _judge(
         result=result,
         peak_memory=reader.state.peak_memory,
         said=said,
-        usage=since(usage, order.used_before) if whole_thread else usage,
+        usage=listener.usage(order.spec.prompt, order.used_before),
         # A program that prints plain text does not report its tools, so their number is unknown.
         tools=listener.tally.uses if listener.traits.says_end else None,
         attempts=ended.attempts if ended else None,

@@ -13,8 +13,9 @@ OTHERS = ("qwen", "opencode", "gemini", "aider")
 class Case:
     """A story of its own; `@ID` in its acts is its name.
 
-    `heals`: the model is willing and its service recovers, so the story has to be done in the end. `lossy`:
-    the agent dies before it can say what it used. `part` is the run that it belongs to: cases that pause all
+    `heals`: the model is willing and its service recovers, so the story has to be done in the end. `free`:
+    all that goes wrong is its service's, so the first attempt is enough. `lossy`: the agent dies before it
+    can say what it used. `part` is the run that it belongs to: cases that pause all
     sessions of an agent, or that need other permissions, have one of their own.
     """
 
@@ -25,6 +26,7 @@ class Case:
     keys: dict[str, Any] = field(default_factory=dict)
     script: dict[str, Any] = field(default_factory=dict)
     heals: bool = False
+    free: bool = False
     lossy: bool = False
     part: str = "plain"
     agents: tuple[str, ...] = TALKERS

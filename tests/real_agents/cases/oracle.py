@@ -14,7 +14,7 @@ from typing import Any
 from tests.acceptance.program import processes_with
 from tests.conftest import git
 from tests.real_agents.cases.case import Case
-from tests.real_agents.dialects import INPUT, OUTPUT
+from tests.real_agents.dialects import INPUT
 from tests.real_agents.model import Scene
 from tests.real_agents.stories import alive
 
@@ -48,7 +48,6 @@ class Row:
     tokens: tuple[int, int]
     charged: tuple[int, int]
     begun: int
-    untold: int
     cost: float
     price: float
     reason: str
@@ -61,6 +60,8 @@ class Row:
             found.append(f"is {self.status}, not {' or '.join(sorted(self.expected))}")
         if self.case.heals and self.status != "done":
             found.append("could have been done")
+        if self.case.free and self.attempts > 1:
+            found.append(f"took {self.attempts} attempts")
         if self.tokens not in self._owed and not self.case.lossy:
             found.append(f"counts {self.tokens} tokens of {self.charged}")
         if abs(self.cost - self.price) >= CENT and not self.case.lossy:
@@ -69,11 +70,8 @@ class Row:
 
     @property
     def _owed(self) -> set[tuple[int, int]]:
-        """What may be counted: claude also counts the beginning of a reply that ends in an error.
-
-        Opencode does not tell about its request for a title.
-        """
-        given, made = self.charged[0] - self.untold * INPUT, self.charged[1] - self.untold * OUTPUT
+        """What may be counted: claude also counts the beginning of a reply that ends in an error."""
+        given, made = self.charged
         return {(given, made), (given + self.begun * INPUT, made + self.begun)}
 
     def __str__(self) -> str:
@@ -125,7 +123,6 @@ class Oracle:
             ),
             charged=(book["input"], book["output"]),
             begun=book["begun"],
-            untold=book["aside"] if self.agent == "opencode" else 0,
             cost=sum(record["cost_usd"] or 0.0 for record in spent) if any(prices) else 0.0,
             price=sum(amount * price for amount, price in zip(amounts, prices, strict=True)) / 1e6,
             reason=story.get("reason") or "",

@@ -12,15 +12,21 @@ FINAL = (400, 401, 403, 404)
 def _twice(name: str, **fault: object) -> list[Case]:
     """Return a fault before anything was done, and one when the work is there."""
     return [
-        Case(name=f"{name}-at-first", acts=(RIGHT,), faults=at(0, **fault), heals=True),
-        Case(name=f"{name}-after-work", acts=(RIGHT,), faults=at(1, **fault), heals=True),
+        Case(name=f"{name}-at-first", acts=(RIGHT,), faults=at(0, **fault), heals=True, free=True),
+        Case(name=f"{name}-after-work", acts=(RIGHT,), faults=at(1, **fault), heals=True, free=True),
     ]
 
 
 CASES = [
     *(case for status in PASSING for case in _twice(f"status-{status}", status=status)),
     *(
-        Case(name=f"status-{status}-storm", acts=(RIGHT,), faults=at(0, status=status, times=4), heals=True)
+        Case(
+            name=f"status-{status}-storm",
+            acts=(RIGHT,),
+            faults=at(0, status=status, times=4),
+            heals=True,
+            free=True,
+        )
         for status in PASSING
     ),
     *(
@@ -58,7 +64,7 @@ CASES = [
         faults=at("*", status=400, times=999, words="Your credit balance is too low to access the API"),
     ),
     *_twice("portal", page=PORTAL),
-    Case(name="portal-storm", acts=(RIGHT,), faults=at(0, page=PORTAL, times=3), heals=True),
+    Case(name="portal-storm", acts=(RIGHT,), faults=at(0, page=PORTAL, times=3), heals=True, free=True),
     Case(name="empty-page", acts=(RIGHT,), faults=at(0, page=""), heals=True),
     *_twice("dropped", drop=True),
     Case(name="dropped-twice", acts=(RIGHT,), faults=at(0, drop=True, times=2), heals=True),

@@ -227,6 +227,21 @@ DAMAGE = [
         part="wrecks",
     ),
     _done("moves-main", RIGHT, COMMIT, sh("git update-ref refs/heads/main HEAD")),
+    _done("done-before-others", RIGHT, part="branches"),
+    _done(
+        "moves-a-finished-branch",
+        RIGHT,
+        sh("git update-ref refs/heads/autopilot/done-before-others $(git rev-list --max-parents=0 HEAD)"),
+        keys={"depends_on": ["done-before-others"]},
+        part="branches",
+    ),
+    _done(
+        "deletes-a-finished-branch",
+        RIGHT,
+        sh("git update-ref -d refs/heads/autopilot/done-before-others; git branch -D done-before-others"),
+        keys={"depends_on": ["done-before-others"]},
+        part="branches",
+    ),
     _done(
         "writes-a-hook",
         RIGHT,
