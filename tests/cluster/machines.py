@@ -51,21 +51,31 @@ class Machines:
         """Return what a worker has printed."""
         return (self._folder / f"{name}.log").read_text()
 
-    def start(self, name: str, *options: str, version: str = "") -> None:
-        """Start a worker, perhaps again or as another version, and wait until it has joined."""
+    @property
+    def port(self) -> int:
+        """The scheduler's port."""
+        return int(self.address.rpartition(":")[2])
+
+    def start(self, name: str, *options: str, version: str = "", address: str = "") -> None:
+        """Start a worker, perhaps again, as another version or by another way; wait until it has joined."""
+        before = self.launch(name, *options, version=version, address=address)
+        wait_until(lambda: "waits for stories" in self.log(name)[before:], what=f"{name} waits for stories")
+
+    def launch(self, name: str, *options: str, version: str = "", address: str = "") -> int:
+        """Start a worker; return how much it had printed before."""
         home = self._folder / f"home-{name}"
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": str(home / "share")}
         path = self._folder / f"{name}.log"
         with path.open("ab") as log:
             before = path.stat().st_size
-            argv = command("worker", str(self.file), "--name", name, *options)
+            argv = command("worker", address or str(self.file), "--name", name, *options)
             if version:
                 argv[1:3] = ["-c", _AS_VERSION, version]
             self.workers[name] = subprocess.Popen(
                 argv, cwd=home, stdout=log, stderr=log, env={**os.environ, **own}, start_new_session=True
             )
-        wait_until(lambda: "waits for stories" in self.log(name)[before:], what=f"{name} waits for stories")
+        return before
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a worker's process alone; its keepers end what it started."""

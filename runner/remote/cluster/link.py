@@ -7,8 +7,10 @@ that was lost on the way comes again, and counts once.
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 from trio import to_thread
@@ -42,6 +44,10 @@ WAIT_SECONDS = 5.0
 RETRY_SECONDS = 0.2
 MOST_EVENTS = 2000
 """How many events travel in one message."""
+AWAY_SECONDS = 5.0
+"""For how long a worker may be unknown to the scheduler: one whose connection broke joins again."""
+
+T = TypeVar("T")
 
 
 class Stream:
@@ -99,6 +105,7 @@ class Link:
         self._due = trio.Event()
         self._uploads = trio.Lock()
         self._over = trio.CancelScope()
+        self._trouble = False
 
     @property
     def slots(self) -> int:
@@ -108,13 +115,14 @@ class Link:
     def room(self, is_leaving: Callable[[str], bool]) -> Room:
         """Return what the worker has, and what is taken of it; a story that is leaving takes nothing."""
         used: dict[str, float] = {}
-        staying = [needs for name, needs in self.placed.items() if not is_leaving(name)]
+        held = {**dict.fromkeys(self.carrying, ()), **self.placed}
+        staying = [needs for name, needs in held.items() if not is_leaving(name)]
         for needs in staying:
             for name, amount in amounts_of(needs).items():
                 used[name] = used.get(name, 0.0) + amount
         return Room(
             name=self.instance,
-            slots=self.slots,
+            slots=0 if self._trouble else self.slots,
             taken=len(staying),
             offers=self._greeting.offers,
             used=used,
@@ -193,21 +201,29 @@ class Link:
             hear(answer)
 
     async def _watch(self) -> None:
-        """Lose the worker when it has been silent for too long, or the scheduler no longer knows it."""
+        """Lose the worker when it has been silent for too long, or the scheduler no longer knows it.
+
+        Nothing is held against it while the scheduler itself is silent: the cut may be on this side.
+        """
+        missing_since: float | None = None
         while True:
             await trio.sleep(1.0)
             silent = trio.current_time() - self._heard_at
-            if silent > self._silence:
-                self.lose(f"worker {self.name} has been silent for {silent:.0f} s")
-            if silent > 1.0 + self._wait or (silent > 1.0 and self._trouble):
-                try:
-                    workers = await self._hub.workers()
-                except ConnectionError:
-                    continue
-                if self.address not in workers:
-                    self.lose(f"worker {self.name} left the cluster")
-
-    _trouble = False
+            if silent <= 1.0 or not (self._trouble or silent > 1.0 + self._wait):
+                missing_since = None
+                continue
+            try:
+                workers = await self._hub.workers()
+            except ConnectionError:
+                self._heard_at = max(self._heard_at, trio.current_time() - self._silence / 2)
+                missing_since = None
+                continue
+            now = trio.current_time()
+            missing_since = None if self.address in workers else missing_since or now
+            if missing_since is not None and now - missing_since > min(AWAY_SECONDS, self._silence):
+                self.lose(f"worker {self.name} left the cluster")
+            if now - self._heard_at > self._silence:
+                self.lose(f"worker {self.name} has been silent for {now - self._heard_at:.0f} s")
 
     async def _ask(self, request: Update | Listen | Put | Fetch) -> object:
         """Ask again and again until there is an answer; the watch ends that."""
@@ -226,7 +242,13 @@ class Link:
             return answer
 
     async def bring(self, commits: Collection[str]) -> str:
-        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any."""
+        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any.
+
+        Raises ConnectionError if the worker is lost meanwhile.
+        """
+        return await self._unless_lost(partial(self._bring, commits))
+
+    async def _bring(self, commits: Collection[str]) -> str:
         async with self._uploads:
             wanted = [commit for commit in dict.fromkeys(commits) if commit not in self.known]
             if not wanted:
@@ -257,7 +279,21 @@ class Link:
             offset += len(data)
 
     async def fetch(self, bundle: Bundle) -> Path:
-        """Bring a bundle of the worker here, in parts; what has arrived is not sent again."""
+        """Bring a bundle of the worker here, in parts; what has arrived is not sent again.
+
+        Raises ConnectionError if the worker is lost meanwhile.
+        """
+        return await self._unless_lost(partial(self._fetch, bundle))
+
+    async def _unless_lost(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(then_cancel, self.ended.wait, nursery.cancel_scope)
+            result = await work()
+            nursery.cancel_scope.cancel()
+            return result
+        raise ConnectionError(self.lost)
+
+    async def _fetch(self, bundle: Bundle) -> Path:
         path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
         await to_thread.run_sync(_append, path, bundle.data, 0)
         while (offset := await to_thread.run_sync(_size, path)) < bundle.size:
@@ -288,3 +324,16 @@ def _append(path: Path, data: bytes, offset: int) -> None:
 def _remove(path: Path) -> None:
     if path.exists():
         os.unlink(path)  # noqa: PTH108  it may be gone by then
+
+
+async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Wait until one of these is over."""
+    async with trio.open_nursery() as nursery:
+        for wait in waits:
+            nursery.start_soon(then_cancel, wait, nursery.cancel_scope)
+
+
+async def then_cancel(wait: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+    """Wait, then cancel."""
+    await wait()
+    scope.cancel()

@@ -31,9 +31,10 @@ FENCED = KillSwitch(name="fenced", detail="the story was placed again", hint="")
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """The worker is gone."""
+    """The worker is gone; `link` is the one that ended, None for a worker that has left the story itself."""
 
     reason: str
+    link: Link | None = None
 
 
 Item: TypeAlias = Batch | Gone | Lost
@@ -126,7 +127,7 @@ class RemoteStory:
                     await self._take(item, link)
                 case Gone() if item.fence == fence:
                     return await self._left(item, link)
-                case Lost():
+                case Lost() if item.link is link:  # one of an earlier placing may still be on its way
                     return item
                 case _:
                     continue
@@ -137,7 +138,10 @@ class RemoteStory:
         fence = batch.fence
         if batch.number > self._taken and not self._fleet.has(self.story.id, batch.events[0]):
             if batch.bundle is not None:
-                path = await link.fetch(batch.bundle)
+                try:
+                    path = await link.fetch(batch.bundle)
+                except ConnectionError:
+                    return  # that the worker is lost comes next
                 take = (self._context.repository, path, batch.bundle.branch, batch.bundle.tip)
                 await to_thread.run_sync(take_branch, *take)
                 path.unlink(missing_ok=True)

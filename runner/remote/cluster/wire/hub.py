@@ -8,7 +8,7 @@ own, when a worker dies, the journal must decide.
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -24,6 +24,8 @@ OPERATION = "autopilot_multi"
 """The name under which a worker answers; see `worker/preload.py`."""
 
 CONNECT_SECONDS = 15.0
+AGAIN_SECONDS = 1.0
+"""How often a connection that Dask has given up is tried again."""
 
 
 class Hub:
@@ -59,7 +61,10 @@ class Hub:
 
     @property
     def _scheduler(self) -> Any:
-        return self._client.scheduler if self._client is not None else None
+        client: Any = self._client
+        if client is None or client.scheduler is None:
+            raise ConnectionError("the connection to the scheduler is broken")
+        return client.scheduler
 
     async def _workers(self) -> tuple[str, ...]:
         found: dict[str, Any] = await self._scheduler.identity(n_workers=-1)
@@ -101,15 +106,28 @@ class Hub:
                 ready.set(ended)
                 await ended.wait()
             return
-        async with connect(address, security=security, **options) as self._client:
-            self.address = address
-            ready.set(ended)
-            await ended.wait()
+        while not ended.is_set():
+            try:
+                async with connect(address, security=security, **options) as self._client:
+                    self.address = address
+                    ready.set(ended)
+                    await _while_open(self._client, ended)
+            except OSError:
+                if not self.address:
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)  # its scheduler may be started again
 
     def end(self, ended: "asyncio.Event") -> None:
         """Have the thread close the connection and end."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(ended.set)
+
+
+async def _while_open(client: "Client", ended: asyncio.Event) -> None:
+    """Wait until the connection is to end, or Dask has given it up."""
+    while not ended.is_set() and client.status != "closed":
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), AGAIN_SECONDS)
 
 
 class _Ready:
