@@ -51,6 +51,7 @@ def test_kills_and_cuts_lose_nothing_and_count_nothing_twice(repo: Path, tmp_pat
             wait_until(ledger.exists, what="a session runs", limit=120)
             over, deadline = threading.Event(), time.monotonic() + LIMIT
             while not over.wait(STRIKE_SECONDS) and not has_ended(repo) and time.monotonic() < deadline:
+                assert "error:" not in running.err, running.err[-6000:]
                 cluster.strike(rng)
             ended = running.finish()
         assert ended.code == 0, ended.err[-6000:]

@@ -15,7 +15,7 @@ from trio import to_thread
 
 from isolation.git.clones.travel import forget_travel, keep_fenced
 from isolation.git.repository import Repository
-from isolation.paths import autopilot_dir
+from isolation.paths import autopilot_dir, run_dir
 from runner.core.events import events as ev
 from runner.core.events.cluster import StoryPlaced
 from runner.core.events.story_json import to_json
@@ -29,6 +29,7 @@ from runner.remote.cluster.link import AWAY_SECONDS, Link, Stream, first_of
 from runner.remote.cluster.placement import Room, choose, unplaced
 from runner.remote.cluster.remote_story import FENCED, Lost, RemoteStory
 from runner.remote.cluster.roster import Roster
+from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, sent
@@ -54,6 +55,7 @@ class Fleet:
         self._lost: set[str] = set()
         self._early: dict[str, list[Batch | Gone]] = {}
         """What workers said about stories that a resumed run has not taken up yet."""
+        self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
         self._awaited_until = trio.current_time() + AWAY_SECONDS
         self._roster = Roster(hub, context, self._stream, examine=examine, wake=self.wake)
@@ -128,10 +130,16 @@ class Fleet:
 
     async def _begin(self, story: RemoteStory, link: Link) -> bool:
         """Record the placing and have the worker begin; false if the worker was lost meanwhile."""
-        fence = story.now.workspace.fence
+        before, known = story.now.workspace, story.now.step_history.conversation
+        fence = before.fence
+        talk = await to_thread.run_sync(self.talks.of, story.story.id, known) if known is not None else None
         link.placed[story.story.id] = story.story.needs
         placed = StoryPlaced(
-            story_id=story.story.id, worker=link.name, instance=link.instance, fence=fence + 1
+            story_id=story.story.id,
+            worker=link.name,
+            instance=link.instance,
+            fence=fence + 1,
+            fresh=known is not None and talk is None and before.worker != link.name,
         )
         refused = await self._log.record_unless(
             lambda: None if story.now.workspace.fence == fence else FENCED, placed
@@ -158,6 +166,7 @@ class Fleet:
                 branches=branches,
                 bundle=bundle,
                 past=to_builtins(past) if past is not None else None,
+                talk=talk,
             )
         )
         return True

@@ -38,6 +38,7 @@ from runner.remote.cluster.wire.messages import (
     Update,
     Updated,
 )
+from runner.story.context.error_groups import unwrapped
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
@@ -286,11 +287,12 @@ class Link:
         return await self._unless_lost(partial(self._fetch, bundle))
 
     async def _unless_lost(self, work: Callable[[], Awaitable[T]]) -> T:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(then_cancel, self.ended.wait, nursery.cancel_scope)
-            result = await work()
-            nursery.cancel_scope.cancel()
-            return result
+        with unwrapped():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(then_cancel, self.ended.wait, nursery.cancel_scope)
+                result = await work()
+                nursery.cancel_scope.cancel()
+                return result
         raise ConnectionError(self.lost)
 
     async def _fetch(self, bundle: Bundle) -> Path:

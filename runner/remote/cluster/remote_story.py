@@ -19,6 +19,7 @@ from runner.core.events.cluster import StoryLost
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, StoryId, StorySnapshot
 from runner.remote.cluster.link import Link
+from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Sent, received
 from runner.story import results
 from runner.story.context.context import StoryContext
@@ -45,6 +46,9 @@ class Places(Protocol):
 
     async def place(self, story: "RemoteStory") -> Link | None:
         """Find a worker; None once the story is to stop."""
+
+    talks: KeptTalks
+    """The conversations of agents that came here."""
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has the event already."""
@@ -105,9 +109,15 @@ class RemoteStory:
                 return
             losses += 1
             now = self.now
+            known = now.step_history.conversation
+            talk = await to_thread.run_sync(self._fleet.talks.of, self.story.id, known)
             await self._log.record(
                 StoryLost(
-                    story_id=self.story.id, worker=link.name, fence=now.workspace.fence, reason=lost.reason
+                    story_id=self.story.id,
+                    worker=link.name,
+                    fence=now.workspace.fence,
+                    reason=lost.reason,
+                    talks_on=talk is not None,
                 ),
                 ev.Noted(story_id=self.story.id, message=f"{lost.reason}; it starts again from what it had"),
             )
@@ -146,6 +156,8 @@ class RemoteStory:
                 await to_thread.run_sync(take_branch, *take)
                 path.unlink(missing_ok=True)
                 link.known.add(batch.bundle.tip)
+            if batch.talk is not None:
+                await to_thread.run_sync(self._fleet.talks.keep, self.story.id, batch.talk)
             run_id = self._log.snapshot.run_id
             events = [_of_worker(received(sent, run_id), link.name) for sent in batch.events]
             refused = await self._log.take(

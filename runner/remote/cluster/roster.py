@@ -32,6 +32,7 @@ from runner.remote.cluster.wire.messages import (
     Prepared,
 )
 from runner.story.context.context import RunContext
+from runner.story.context.error_groups import unwrapped
 
 FIND_SECONDS = 1.0
 FIRST_SECONDS = 5.0
@@ -178,11 +179,12 @@ class Roster:
 
     async def _open_unless_gone(self, link: Link) -> Opened:
         """Open the run on a worker; raises ConnectionError if the scheduler loses it meanwhile."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(then_cancel, lambda: self._until_gone(link.address), nursery.cancel_scope)
-            opened = await self._open(link)
-            nursery.cancel_scope.cancel()
-            return opened
+        with unwrapped():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(then_cancel, lambda: self._until_gone(link.address), nursery.cancel_scope)
+                opened = await self._open(link)
+                nursery.cancel_scope.cancel()
+                return opened
         raise ConnectionError(f"worker {link.name} left the cluster")
 
     async def _until_gone(self, address: str) -> None:

@@ -5,7 +5,7 @@ checkpoint that it does not have.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -15,7 +15,7 @@ from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.model import StoryId
 from runner.core.text.names import branch_of
-from runner.remote.cluster.wire.messages import Batch, Bundle, sent
+from runner.remote.cluster.wire.messages import Batch, Bundle, Talk, sent
 from runner.remote.cluster.worker.outbox import Outbox
 
 INLINE = 256 << 10
@@ -23,7 +23,10 @@ INLINE = 256 << 10
 
 
 class Relay:
-    """The event store of one story; `known` are commits that the coordinator has."""
+    """The event store of one story; `known` are commits that the coordinator has.
+
+    `talk` returns the agent's conversation, which goes along with the end of a session. Blocking.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Relay:
         repository: Repository,
         folder: Path,
         known: Sequence[str],
+        talk: Callable[[], Talk | None],
     ) -> None:
         self._story_id = story_id
         self._fence = fence
@@ -41,6 +45,7 @@ class Relay:
         self._repository = repository
         self._folder = folder
         self._known = list(known)
+        self._talk = talk
         self._number = 0
 
     def append(self, events: Sequence[ev.Event]) -> None:
@@ -56,6 +61,7 @@ class Relay:
             number=self._number,
             events=tuple(sent(event) for event in kept),
             bundle=bundle,
+            talk=self._talk() if any(isinstance(event.body, ev.SessionEnded) for event in kept) else None,
         )
         try:
             trio.from_thread.run(self._outbox.send, batch)
