@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.acceptance.program import commit_stories, run, write_story
 from tests.bench import record
-from tests.cluster.machines import times
+from tests.cluster.machines import moments
 from tests.conftest import begin_repository
 
 STORIES, WORKERS, SLOTS, SECONDS = 200, 4, 2, 1.0
@@ -34,7 +34,7 @@ def main() -> bool:
         ran = run(repo, *flags, env={"XDG_DATA_HOME": str(Path(folder) / "share")}, limit=1800.0)
         if ran.code != 0:
             raise RuntimeError(ran.err[-2000:])
-        placed, finished = times(repo, "StoryPlaced"), times(repo, "StoryFinished")
+        placed, finished = moments(repo, "StoryPlaced"), moments(repo, "StoryFinished")
     ideal = count * SECONDS / (WORKERS * SLOTS)
     took = max(finished) - min(placed)
     longest = max((later - earlier for earlier, later in pairwise(sorted(finished))), default=0.0)

@@ -122,10 +122,11 @@ def events(repo: Path) -> list[dict[str, Any]]:
     return [{"kind": kind, "data": json.loads(data)} for kind, data in rows]
 
 
-def times(repo: Path, kind: str) -> list[float]:
-    """Return when events of a kind happened, in seconds since 1970."""
+def moments(repo: Path, kind: str, **data: str) -> list[float]:
+    """Return when events of a kind, and with this data, happened; oldest first."""
     with closing(sqlite3.connect(repo / ".git/autopilot/journal.db")) as journal:
-        return [at for (at,) in journal.execute("SELECT at FROM events WHERE kind = ?", (kind,))]
+        rows = journal.execute("SELECT at, data FROM events WHERE kind = ? ORDER BY seq", (kind,)).fetchall()
+    return [at for at, text in rows if data.items() <= json.loads(text).items()]
 
 
 def trees(repo: Path) -> dict[str, str]:

@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -71,8 +71,8 @@ def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(repo: P
         command: tuple[str, ...] = ("--cluster", str(cluster.file))
         while kills < KILLS and not has_ended(repo):
             with started(repo, *command, env=ENV) as running:
-                seen = len(_beginnings(repo))
-                wait_until(lambda seen=seen: len(_beginnings(repo)) > seen, what="the run begins", limit=60)
+                has_begun = partial(_has_begun, repo, kills + 1)
+                wait_until(has_begun, what="the run begins", limit=60)
                 threading.Event().wait(rng.uniform(0.0, 3.0))
                 running.send(signal.SIGKILL)
                 kills += 1
@@ -88,10 +88,10 @@ def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(repo: P
     print(f"seed {SEED}: {kills} kills of the coordinator, {figures}")  # noqa: T201  `make chaos` shows it
 
 
-def _beginnings(repo: Path) -> list[dict[str, Any]]:
-    """Return how often the run was begun and resumed."""
+def _has_begun(repo: Path, times: int) -> bool:
+    """Whether the run was begun or resumed so often."""
     if not (repo / ".git/autopilot/journal.db").exists():
-        return []
+        return False
     with suppress(sqlite3.OperationalError):  # its tables are made just now
-        return [each for each in events(repo) if each["kind"] in {"RunStarted", "RunResumed"}]
-    return []
+        return sum(each["kind"] in {"RunStarted", "RunResumed"} for each in events(repo)) >= times
+    return False

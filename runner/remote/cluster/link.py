@@ -38,7 +38,6 @@ from runner.remote.cluster.wire.messages import (
     Update,
     Updated,
 )
-from runner.story.context.error_groups import unwrapped
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
@@ -247,7 +246,7 @@ class Link:
 
         Raises ConnectionError if the worker is lost meanwhile.
         """
-        return await self._unless_lost(partial(self._bring, commits))
+        return await unless(self.ended.wait, partial(self._bring, commits), lambda: self.lost)
 
     async def _bring(self, commits: Collection[str]) -> str:
         async with self._uploads:
@@ -284,16 +283,7 @@ class Link:
 
         Raises ConnectionError if the worker is lost meanwhile.
         """
-        return await self._unless_lost(partial(self._fetch, bundle))
-
-    async def _unless_lost(self, work: Callable[[], Awaitable[T]]) -> T:
-        with unwrapped():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(then_cancel, self.ended.wait, nursery.cancel_scope)
-                result = await work()
-                nursery.cancel_scope.cancel()
-                return result
-        raise ConnectionError(self.lost)
+        return await unless(self.ended.wait, partial(self._fetch, bundle), lambda: self.lost)
 
     async def _fetch(self, bundle: Bundle) -> Path:
         path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
@@ -332,10 +322,29 @@ async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
     """Wait until one of these is over."""
     async with trio.open_nursery() as nursery:
         for wait in waits:
-            nursery.start_soon(then_cancel, wait, nursery.cancel_scope)
+            nursery.start_soon(_then_cancel, wait, nursery.cancel_scope)
 
 
-async def then_cancel(wait: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
-    """Wait, then cancel."""
+async def unless(
+    over: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[T]], why: Callable[[], str]
+) -> T:
+    """Return what `work` does; raises ConnectionError if `over` ends first."""
+    done: list[T] = []
+    failed: list[Exception] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_then_cancel, over, nursery.cancel_scope)
+        try:
+            done.append(await work())
+        except Exception as error:  # noqa: BLE001  raised below, where no nursery wraps it in a group
+            failed.append(error)
+        nursery.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise ConnectionError(why())
+    return done[0]
+
+
+async def _then_cancel(wait: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
     await wait()
     scope.cancel()

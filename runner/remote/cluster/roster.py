@@ -7,6 +7,7 @@ joined again, its link goes on at the new address. If a new process came under i
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 
 import trio
@@ -17,7 +18,7 @@ from isolation.git.repository import Repository
 from isolation.paths import repository_hash, run_dir
 from runner.core.events import events as ev
 from runner.core.model import StoryId
-from runner.remote.cluster.link import Link, Stream, then_cancel
+from runner.remote.cluster.link import Link, Stream, unless
 from runner.remote.cluster.travelling import settings_for_workers
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
@@ -32,7 +33,6 @@ from runner.remote.cluster.wire.messages import (
     Prepared,
 )
 from runner.story.context.context import RunContext
-from runner.story.context.error_groups import unwrapped
 
 FIND_SECONDS = 1.0
 FIRST_SECONDS = 5.0
@@ -179,13 +179,8 @@ class Roster:
 
     async def _open_unless_gone(self, link: Link) -> Opened:
         """Open the run on a worker; raises ConnectionError if the scheduler loses it meanwhile."""
-        with unwrapped():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(then_cancel, lambda: self._until_gone(link.address), nursery.cancel_scope)
-                opened = await self._open(link)
-                nursery.cancel_scope.cancel()
-                return opened
-        raise ConnectionError(f"worker {link.name} left the cluster")
+        gone, opening = partial(self._until_gone, link.address), partial(self._open, link)
+        return await unless(gone, opening, lambda: f"worker {link.name} left the cluster")
 
     async def _until_gone(self, address: str) -> None:
         while True:
