@@ -1,4 +1,4 @@
-"""An agent's conversation continues on another worker, with a stand-in that keeps its files as claude does."""
+"""An agent's conversation continues on another worker; the stand-in keeps its files as claude does."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def _workers(*agents: Any) -> Workers:
 def test_files_of_a_conversation_are_found_and_put_where_the_agent_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Claude's are below a name of the workspace, codex's below the day; names that lead elsewhere are not put."""
+    """Claude's are below a name of the workspace, codex's below the day; no name leads elsewhere."""
     agents = _workers(ClaudeAgent(AgentSettings()), CodexAgent(AgentSettings()))
     here, there = tmp_path / "here", tmp_path / "there"
     names = {
@@ -73,11 +73,8 @@ def test_files_of_a_conversation_are_found_and_put_where_the_agent_looks(
         assert (there / file).read_text() == "what was said"
     files = CodexAgent.conversation_files
     assert files is not None
-    for name in (
-        "../x",
-        f"/tmp/sessions/1/2/3/rollout-x-{ID}.jsonl",
-        f"sessions/../../x/rollout-x-{ID}.jsonl",
-    ):
+    outside = f"{tmp_path}/sessions/1/2/3/rollout-x-{ID}.jsonl"
+    for name in ("../x", outside, f"sessions/../../x/rollout-x-{ID}.jsonl"):
         assert not files.put({name: b"x"}, ID, tmp_path, os.environ)
     assert take_talk(Conversation(id="*", agent="codex"), agents) is None
     assert take_talk(Conversation(id=ID, agent="gemini"), agents) is None

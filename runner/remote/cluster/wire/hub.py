@@ -56,7 +56,10 @@ class Hub:
         if loop is None:
             raise ConnectionError("the cluster is closed")
         with trio.move_on_after(CONNECT_SECONDS):
-            return await call_asyncio(loop, self._workers)
+            try:
+                return await call_asyncio(loop, self._workers)
+            except OSError as error:
+                raise ConnectionError(str(error)) from error
         raise ConnectionError("the scheduler does not answer")
 
     @property
