@@ -33,6 +33,7 @@ from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, sent
+from runner.remote.cluster.worker.shared_budget import Authority
 from runner.run.carry.carriers import WindowSource
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.context.stop import Level
@@ -55,6 +56,7 @@ class Fleet:
         self._lost: set[str] = set()
         self._early: dict[str, list[Batch | Gone]] = {}
         """What workers said about stories that a resumed run has not taken up yet."""
+        self.budget = Authority(context)
         self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
         self._awaited_until = trio.current_time() + AWAY_SECONDS
@@ -296,7 +298,7 @@ class Fleet:
         self._stream.events.append(sent(event))
         self._recorded.add((ev.story_of(event.body), event.at))
         for link in self._roster.links:
-            link.wake()
+            link.pass_on()
 
     def wake(self) -> None:
         """Have those look again who wait for a worker."""

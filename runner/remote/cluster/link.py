@@ -41,6 +41,8 @@ from runner.remote.cluster.wire.messages import (
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
+PASS_SECONDS = 0.2
+"""For how long what happened elsewhere may wait for company; nothing on a worker waits for it."""
 RETRY_SECONDS = 0.2
 MOST_EVENTS = 2000
 """How many events travel in one message."""
@@ -103,6 +105,7 @@ class Link:
         self._starts: list[Start] = []
         self._fenced: list[tuple[str, int]] = []
         self._due = trio.Event()
+        self._urgent = trio.Event()
         self._uploads = trio.Lock()
         self._over = trio.CancelScope()
         self._trouble = False
@@ -145,7 +148,13 @@ class Link:
         self.wake()
 
     def wake(self) -> None:
-        """Send the worker what is new."""
+        """Send the worker what is new, at once."""
+        self._urgent.set()
+        self._urgent = trio.Event()
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Send the worker what happened elsewhere, soon: several events travel together."""
         self._due.set()
         self._due = trio.Event()
 
@@ -171,7 +180,7 @@ class Link:
 
     async def _update(self, stream: Stream, levels: Callable[[], Levels]) -> None:
         while True:
-            due = self._due
+            due, urgent = self._due, self._urgent
             acks, starts, fenced = tuple(self._acks), tuple(self._starts), tuple(self._fenced)
             request = Update(
                 run_id=self._run_id,
@@ -189,6 +198,8 @@ class Link:
             del self._acks[: len(acks)], self._fenced[: len(fenced)], self._starts[: len(request.starts)]
             if not (self._acks or self._starts or self._fenced) and self._received >= len(stream.events):
                 await due.wait()
+                with trio.move_on_after(PASS_SECONDS):
+                    await urgent.wait()
 
     async def _listen(self, hear: Callable[[Heard], None]) -> None:
         number = 0
