@@ -32,9 +32,7 @@ def test_a_cluster_of_dask_that_python_starts_works(repo: Path, tmp_path: Path) 
         write_story(repo, name, command=f"sleep 1; {writes(name)}", verify=f"test -f {name}")
     commit_stories(repo)
     script = tmp_path / "start.py"
-    script.write_text(
-        "if __name__ == '__main__':\n" + re.sub(r"(?m)^(?=.)", "    ", _snippet("LocalCluster"))
-    )
+    script.write_text(_snippet("LocalCluster"))
     said = tmp_path / "said"
     with said.open("wb") as out:
         starter = subprocess.Popen(
@@ -93,7 +91,7 @@ def test_the_pods_of_kubernetes_have_preload_and_variables() -> None:
     exec(_snippet("KubeCluster").partition("cluster = ")[0], made)  # noqa: S102  it is our own page
     (container,) = made["spec"]["spec"]["worker"]["spec"]["containers"]
     words = " ".join(container["args"])
-    assert words.startswith("dask-worker") or words.startswith("dask worker")
+    assert words.startswith(("dask-worker", "dask worker"))
     assert "--preload runner.remote.cluster.worker.preload --no-nanny" in words
     assert {"name": "AUTOPILOT_MULTI_WORKER_SLOTS", "value": "2"} in container["env"]
     assert made["spec"]["spec"]["worker"]["replicas"] == 8
