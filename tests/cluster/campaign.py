@@ -142,9 +142,9 @@ def judge(repo: Path, ledger: Path, names: list[str], strikes: Counter[str]) -> 
             continue
         findings.append(f"{name} has no branch with its file")
     findings += [
-        f"{each['data']['story_id']} ended as {each['data'].get('status')}"
+        f"{each['data']['story_id']} ended as {each['data'].get('verdict')}"
         for each in journal
-        if each["kind"] == "StoryFinished" and each["data"].get("status") != "done"
+        if each["kind"] == "StoryFinished" and each["data"].get("verdict") != "done"
     ]
     findings += _fences(journal)
     fatal = strikes["kill"] + strikes["partition"]
