@@ -6,8 +6,8 @@ fewer cores than slots the ratio says more about the machine than about the clus
 without a cluster, too, in as many slots, and the processor time per story of both is shown. `bench_cluster N`
 takes another number of stories.
 
-Then: how long a line of a session takes to the coordinator (gate 1 s), and the memory of a coordinator with 32
-workers that each have a sleeping story (gate 200 MiB).
+Then: how long a line of a session takes to the coordinator (gate 1 s), and the memory of a coordinator with
+32 workers that each have a sleeping story (gate 200 MiB).
 """
 
 import os
@@ -77,8 +77,8 @@ def _overhead(folder: Path, count: int) -> bool:
         took[way] = max(finished) - min(moments(repo, "StoryPlaced") or moments(repo, "StoryStarted"))
         longest = max((later - earlier for earlier, later in pairwise(sorted(finished))), default=0.0)
         sys.stdout.write(
-            f"{way}: {count} stories in {took[way]:.1f} s, ideal {ideal:.1f} s, longest pause {longest:.1f} s, "
-            f"{1000 * cost:.0f} ms of processor time per story\n"
+            f"{way}: {count} stories in {took[way]:.1f} s, ideal {ideal:.1f} s, "
+            f"longest pause {longest:.1f} s, {1000 * cost:.0f} ms of processor time per story\n"
         )
     record.compare(
         "cluster", f"{count} stories on {WORKERS} workers / ideal", [took["cluster"] / ideal], GATE
