@@ -26,7 +26,7 @@ PARTITION_SECONDS = TIMEOUT + 6.0
 STALL_SECONDS = 4.0
 
 
-def write_graph(repo: Path, count: int, ledger: Path, seconds: float) -> list[str]:
+def write_graph(repo: Path, count: int, ledger: Path, seconds: float, *, also: str = "true") -> list[str]:
     """Write stories of which every third builds on the two before it; return their names."""
     names = [f"s{number:03}" for number in range(count)]
     for number, name in enumerate(names):
@@ -35,7 +35,7 @@ def write_graph(repo: Path, count: int, ledger: Path, seconds: float) -> list[st
         write_story(
             repo,
             name,
-            command=f"word=$$-$(date +%s%N); echo begin {name} $word >> {ledger}; {reads}sleep {seconds}; "
+            command=f"word=$$-$(date +%s%N); echo begin {name} $word >> {ledger}; {reads}sleep {seconds}; {also}; "
             f"echo $word > {name}.txt; echo end {name} $word >> {ledger}",
             verify=f"test -f {name}.txt",
             depends_on=needs,
