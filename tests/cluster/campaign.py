@@ -24,10 +24,16 @@ TIMEOUT = 10
 """The setting `cluster-timeout` of a campaign, in seconds."""
 PARTITION_SECONDS = TIMEOUT + 6.0
 STALL_SECONDS = 4.0
+UNIQUE = "$$-$(date +%s%N)"
 
 
-def write_graph(repo: Path, count: int, ledger: Path, seconds: float, *, also: str = "true") -> list[str]:
-    """Write stories of which every third builds on the two before it; return their names."""
+def write_graph(
+    repo: Path, count: int, ledger: Path, seconds: float, *, also: str = "true", word: str = UNIQUE
+) -> list[str]:
+    """Write stories of which every third builds on the two before it; return their names.
+
+    Each session does `also` something, and writes a `word` into its file.
+    """
     names = [f"s{number:03}" for number in range(count)]
     for number, name in enumerate(names):
         needs = names[number - 2 : number] if number % 3 == 2 else []
@@ -35,8 +41,8 @@ def write_graph(repo: Path, count: int, ledger: Path, seconds: float, *, also: s
         write_story(
             repo,
             name,
-            command=f"word=$$-$(date +%s%N); echo begin {name} $word >> {ledger}; {reads}sleep {seconds}; {also}; "
-            f"echo $word > {name}.txt; echo end {name} $word >> {ledger}",
+            command=f"word={word}; echo begin {name} $word >> {ledger}; "
+            f"{reads}sleep {seconds}; {also}; echo $word > {name}.txt; echo end {name} $word >> {ledger}",
             verify=f"test -f {name}.txt",
             depends_on=needs,
         )
