@@ -41,26 +41,22 @@ def wired(tmp_path: Path, *names: str) -> Iterator[Wired]:
         network.close()
 
 
-def test_a_cut_costs_no_session_and_a_kill_costs_one(repo: Path, tmp_path: Path) -> None:
-    """A sample of the campaign below: a session outlives broken connections on both sides, and no kill."""
+def test_a_cut_costs_no_session(repo: Path, tmp_path: Path) -> None:
+    """A sample of the campaign below: a session outlives broken connections of its worker and of the run."""
     ledger, gate = tmp_path / "ledger", tmp_path / "gate"
-    waits = f"until test -f {gate}; do sleep 0.05; done"
-    write_graph(repo, 1, ledger, 0.0, also=waits)
+    write_graph(repo, 1, ledger, 0.0, also=f"until test -f {gate}; do sleep 0.05; done")
     with wired(tmp_path, "one") as cluster:
         with started(repo, "--cluster", cluster.entrance, env=ENV) as running:
             wait_until(ledger.exists, what="a session runs", limit=60)
             cluster.cut("one")
             wait_until(lambda: "one is back" in cluster.cluster.log("one"), what="it is back", limit=60)
             cluster.cut("coordinator")
-            assert ledger.read_text().count("begin") == 1
-            cluster.kill("one")
-            wait_until(lambda: ledger.read_text().count("begin") == 2, what="it starts again", limit=60)
             gate.touch()
             ended = running.finish()
         assert ended.code == 0, ended.err[-4000:]
     findings, figures = judge(repo, ledger, ["s000"], cluster.strikes)
     assert not findings, findings
-    assert "1 losses, 1 sessions repeated" in figures
+    assert "0 losses, 0 sessions repeated" in figures
 
 
 @pytest.mark.chaos
