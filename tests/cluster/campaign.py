@@ -7,7 +7,6 @@ and into the ledger, so the file of a branch says which session made it.
 
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -101,8 +100,7 @@ class Wired:
         """Let nothing through for some time; beyond the timeout that is a partition."""
         self.strikes["partition" if seconds > TIMEOUT else "stall"] += 1
         for wire in self._wires[name]:
-            wire.stall()
-            threading.Timer(seconds, wire.heal).start()
+            wire.stall(seconds)
 
     def strike(self, rng: random.Random) -> None:
         """Do one of these to somebody."""

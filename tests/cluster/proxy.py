@@ -19,26 +19,36 @@ class Wire:
         self._target = target
         self._loop = loop
         self._flows = asyncio.Event()
+        self._server: asyncio.Server | None = None
         self._ends: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Begin to forward."""
         self._flows.set()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop forwarding."""
+        if self._server is not None:
+            self._server.close()
+        self._reset()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def reset(self) -> None:
         """Break every connection; a new one can be made at once."""
         self._loop.call_soon_threadsafe(self._reset)
 
-    def stall(self) -> None:
-        """Let nothing through, and say nothing about it, until `heal`."""
-        self._loop.call_soon_threadsafe(self._flows.clear)
+    def stall(self, seconds: float) -> None:
+        """Let nothing through for some time, and say nothing about it; then first what was held up."""
+        self._loop.call_soon_threadsafe(self._stall, seconds)
 
-    def heal(self) -> None:
-        """Forward again, first what was held up."""
-        self._loop.call_soon_threadsafe(self._flows.set)
+    def _stall(self, seconds: float) -> None:
+        self._flows.clear()
+        self._loop.call_later(seconds, self._flows.set)
 
     def _reset(self) -> None:
         for writer in list(self._ends):
@@ -58,7 +68,7 @@ class Wire:
             answers, there = await asyncio.open_connection("127.0.0.1", self._target)
             self._ends.add(there)
             await asyncio.gather(self._pass(reader, there), self._pass(answers, writer))
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
             for end in (writer, there):
@@ -82,11 +92,13 @@ class Network:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self._wires: list[Wire] = []
 
     def wire(self, target: int) -> Wire:
         """Return a new wire to a port."""
         wire = Wire(target, self._loop)
         self._do(wire.open)
+        self._wires.append(wire)
         return wire
 
     def _do(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -96,9 +108,13 @@ class Network:
         asyncio.run_coroutine_threadsafe(done(), self._loop).result(30)
 
     def close(self) -> None:
-        """Stop forwarding."""
+        """Close all wires."""
+        for wire in self._wires:
+            self._do(wire.close)
+        self._do(self._loop.shutdown_asyncgens)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
+        self._loop.close()
 
 
 def free_port() -> int:
