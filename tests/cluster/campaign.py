@@ -7,6 +7,7 @@ and into the ledger, so the file of a branch says which session made it.
 
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
@@ -139,7 +140,7 @@ def judge(repo: Path, ledger: Path, names: list[str], strikes: Counter[str]) -> 
             findings.append(f"{name} has {finished[name]} results")
         if begun[name] > 1 + losses[name]:
             findings.append(f"{name} had {begun[name]} sessions, and lost its worker {losses[name]} times")
-        with suppress(AssertionError):
+        with suppress(subprocess.CalledProcessError):
             made = git(repo, "show", f"autopilot/{name}:{name}.txt").strip()
             if made not in words[name]:
                 findings.append(f"{name} has what no session says it made: {made}")

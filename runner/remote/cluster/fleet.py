@@ -200,12 +200,11 @@ class Fleet:
         """Keep the commits of a worker that comes too late under a name of their own, and have it leave."""
         if batch.bundle is not None:
             try:
-                path = await link.fetch(batch.bundle)
+                await link.take(batch.bundle)
             except ConnectionError:
                 return  # it says that again when it is back, and keeps the commits in its clone
             name = f"{self.run_id}/{batch.story_id}/{batch.fence}"
-            ref = await to_thread.run_sync(keep_fenced, self.repository, path, name, batch.bundle.tip)
-            path.unlink(missing_ok=True)
+            ref = await to_thread.run_sync(keep_fenced, self.repository, name, batch.bundle.tip)
             words = f"worker {link.name} came back too late; what it did is kept as {ref} and not counted"
             await self._log.record(ev.Noted(story_id=StoryId(batch.story_id), message=words))
         link.acknowledge(Ack(story_id=batch.story_id, fence=batch.fence, number=batch.number, fenced=True))

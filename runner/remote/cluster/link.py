@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 from trio import to_thread
 
-from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.clones.travel import take_travel_bundle, unpack, write_travel_bundle
 from isolation.git.repository import Repository
 from runner.remote.cluster.placement import Needs, Room, amounts_of
 from runner.remote.cluster.wire.hub import Hub
@@ -289,16 +289,22 @@ class Link:
                 raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
             offset += len(data)
 
-    async def fetch(self, bundle: Bundle) -> Path:
-        """Bring a bundle of the worker here, in parts; what has arrived is not sent again.
+    async def take(self, bundle: Bundle) -> None:
+        """Take commits of the worker over; a bundle is brought here in parts, none of which is sent twice.
 
         Raises ConnectionError if the worker is lost meanwhile.
         """
-        return await unless(self.ended.wait, partial(self._fetch, bundle), lambda: self.lost)
+        if bundle.data:
+            await to_thread.run_sync(unpack, self._repository, bundle.data)
+        else:
+            path = await unless(self.ended.wait, partial(self._fetch, bundle), lambda: self.lost)
+            await to_thread.run_sync(take_travel_bundle, self._repository, path)
+            await to_thread.run_sync(_remove, path)
+        self.known.add(bundle.tip)
 
     async def _fetch(self, bundle: Bundle) -> Path:
         path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
-        await to_thread.run_sync(_append, path, bundle.data, 0)
+        await to_thread.run_sync(_append, path, b"", 0)
         while (offset := await to_thread.run_sync(_size, path)) < bundle.size:
             answer = await self._ask(Fetch(run_id=self._run_id, name=bundle.name, offset=offset))
             if not isinstance(answer, Piece) or not answer.data:

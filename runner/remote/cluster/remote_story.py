@@ -12,7 +12,7 @@ import trio
 from msgspec import Struct, structs
 from trio import to_thread
 
-from isolation.git.clones.travel import take_branch
+from isolation.git.clones.travel import move_branch
 from runner.core.errors import JournalError
 from runner.core.events import events as ev
 from runner.core.events.cluster import StoryLost
@@ -181,13 +181,11 @@ class RemoteStory:
         if batch.number > self._taken and not self._fleet.has(self.story.id, batch.events[0]):
             if batch.bundle is not None:
                 try:
-                    path = await link.fetch(batch.bundle)
+                    await link.take(batch.bundle)
                 except ConnectionError:
                     return  # that the worker is lost comes next
-                take = (self._context.repository, path, batch.bundle.branch, batch.bundle.tip)
-                await to_thread.run_sync(take_branch, *take)
-                path.unlink(missing_ok=True)
-                link.known.add(batch.bundle.tip)
+                move = (self._context.repository, batch.bundle.branch, batch.bundle.tip)
+                await to_thread.run_sync(move_branch, *move)
             if batch.talk is not None:
                 await to_thread.run_sync(self._fleet.talks.keep, self.story.id, batch.talk)
             run_id = self._log.snapshot.run_id

@@ -172,7 +172,10 @@ class Listen(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
-    """Commits that come before the events which name them; `data` is empty if they are to be fetched."""
+    """Commits that come before the events which name them: `data` is a small pack.
+
+    Without it they are a bundle, to be fetched by its name.
+    """
 
     name: str
     size: int

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.clones.travel import packed, write_travel_bundle
 from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.model import StoryId
@@ -19,7 +19,7 @@ from runner.remote.cluster.wire.messages import Batch, Bundle, Talk, sent
 from runner.remote.cluster.worker.outbox import Outbox
 
 INLINE = 256 << 10
-"""A bundle up to this size travels with its batch; a larger one is fetched in parts."""
+"""Commits up to this size travel with their batch; larger ones are fetched in parts."""
 
 
 class Relay:
@@ -66,7 +66,7 @@ class Relay:
         try:
             trio.from_thread.run(self._outbox.send, batch)
         finally:
-            if bundle is not None:
+            if bundle is not None and bundle.name:
                 (self._folder / bundle.name).unlink(missing_ok=True)
         if bundle is not None:
             self._known.append(bundle.tip)
@@ -81,16 +81,13 @@ class Relay:
         ]
         if not named or named[-1] in self._known:
             return None
-        name, tip = f"{secrets.token_hex(8)}.bundle", named[-1]
+        tip, branch = named[-1], branch_of(self._story_id)
+        small = packed(self._repository, self._folder, tip, without=self._known, most=INLINE)
+        if small:
+            return Bundle(name="", size=len(small), branch=branch, tip=tip, data=small)
+        name = f"{secrets.token_hex(8)}.bundle"
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not write_travel_bundle(self._repository, path, [tip], without=self._known):
             return None
-        size = path.stat().st_size
-        return Bundle(
-            name=name,
-            size=size,
-            branch=branch_of(self._story_id),
-            tip=tip,
-            data=path.read_bytes() if size <= INLINE else b"",
-        )
+        return Bundle(name=name, size=path.stat().st_size, branch=branch, tip=tip)

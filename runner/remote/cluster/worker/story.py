@@ -149,7 +149,7 @@ class WorkedStory:
         tip = repository.branch_tip(branch_of(self.story.id))
         if tip is not None and tip != self._start.tip:
             name = f"{self._log.snapshot.run_id}/{self.story.id}/{self.fence}"
-            keep_fenced(repository, None, name, tip)
+            keep_fenced(repository, name, tip)
 
     def _say(self, event: ev.Event, _run: RunSnapshot) -> None:
         body = event.body
