@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ def test_a_conversation_continues_on_another_worker(
         monkeypatch.setenv(name, value)
     gate = tmp_path / "gate"
     waits = {"sh": f"until test -f {gate}; do sleep 0.2; done"}
-    told = ("it is wrong", [waits, {"write": ["right.txt", "made"]}])
-    body = stage.play("a", {"write": ["wrong.txt", "made"]}, told=told)
+    acts: list[dict[str, Any]] = [waits, {"write": ["right.txt", "made"]}]
+    body = stage.play("a", {"write": ["wrong.txt", "made"]}, told=("it is wrong", acts))
     verify = "test -f right.txt || { echo it is wrong; exit 1; }"
     write_story(stage.repo, "a", body=body, agent=agent, verify=verify)
     commit_stories(stage.repo)
