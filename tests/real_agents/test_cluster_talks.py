@@ -29,14 +29,16 @@ def test_a_conversation_continues_on_another_worker(
     verify = "test -f right.txt || { echo it is wrong; exit 1; }"
     write_story(stage.repo, "a", body=body, agent=agent, verify=verify)
     commit_stories(stage.repo)
-    with machines(tmp_path / "cluster", "one", "two", options=("--slots=1",)) as cluster:
-        with started(stage.repo, "--cluster", str(cluster.file), stage.model, "--no-base-check") as running:
-            wait_until(lambda: _waits(stage) == 1, what="the second session waits", limit=120)
-            (placed,) = events(stage.repo, "StoryPlaced")
-            cluster.signal(placed["worker"], signal.SIGKILL)
-            wait_until(lambda: _waits(stage) == 2, what="it goes on elsewhere", limit=120)
-            gate.touch()
-            ended = running.finish()
+    with (
+        machines(tmp_path / "cluster", "one", "two", options=("--slots=1",)) as cluster,
+        started(stage.repo, "--cluster", str(cluster.file), stage.model, "--no-base-check") as running,
+    ):
+        wait_until(lambda: _waits(stage) == 1, what="the second session waits", limit=120)
+        (placed,) = events(stage.repo, "StoryPlaced")
+        cluster.signal(placed["worker"], signal.SIGKILL)
+        wait_until(lambda: _waits(stage) == 2, what="it goes on elsewhere", limit=120)
+        gate.touch()
+        ended = running.finish()
     assert ended.code == 0, ended.err
     talks = {record["conversation"] for record in work_sessions(stage.repo)}
     assert len(talks) == 1, "it is one conversation"

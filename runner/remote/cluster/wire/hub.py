@@ -1,7 +1,7 @@
 """The coordinator's connection to Dask: who the workers are, and one way to ask a worker something.
 
 Dask runs in a thread with its own loop. Its scheduler passes every request on, so the coordinator needs no
-connection to the workers, nor they one to it. No story is a task of Dask: what Dask would run again on its
+connection to the workers, nor they one to it; a scheduler of our own is asked without a connection, too. No story is a task of Dask: what Dask would run again on its
 own, when a worker dies, the journal must decide.
 """
 
@@ -18,7 +18,7 @@ from runner.remote.cluster.wire.bridge import call_asyncio
 from runner.remote.cluster.wire.messages import Answer, ClusterError, Request, pack, read_answer
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client, Scheduler, Security
 
 OPERATION = "autopilot_multi"
 """The name under which a worker answers; see `worker/preload.py`."""
@@ -35,6 +35,7 @@ class Hub:
         self.address = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
+        self._own: Scheduler | None = None
 
     async def ask(self, worker: str, request: Request, *, limit: float) -> Answer:
         """Ask a worker; raises ConnectionError without an answer, ClusterError if it refuses."""
@@ -64,12 +65,16 @@ class Hub:
 
     @property
     def _scheduler(self) -> Any:
+        if self._own is not None:
+            return self._own
         client: Any = self._client
         if client is None or client.scheduler is None:
             raise ConnectionError("the connection to the scheduler is broken")
         return client.scheduler
 
     async def _workers(self) -> tuple[str, ...]:
+        if self._own is not None:
+            return tuple(self._own.workers)
         found: dict[str, Any] = await self._scheduler.identity(n_workers=-1)
         return tuple(found["workers"])
 
@@ -101,11 +106,8 @@ class Hub:
             import dask.config
 
             dask.config.set({"distributed.scheduler.reuse-broadcast-comm": True})
-            async with (
-                Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler,
-                connect(scheduler.address, **options) as self._client,
-            ):
-                self.address = scheduler.address
+            async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as self._own:
+                self.address = str(self._own.address)
                 ready.set(ended)
                 await ended.wait()
             return
