@@ -1,8 +1,8 @@
 """The coordinator's connection to Dask: who the workers are, and one way to ask a worker something.
 
 Dask runs in a thread with its own loop. Its scheduler passes every request on, so the coordinator needs no
-connection to the workers, nor they one to it; a scheduler of our own is asked without a connection, too. No story is a task of Dask: what Dask would run again on its
-own, when a worker dies, the journal must decide.
+connection to the workers, nor they one to it; a scheduler of our own is asked without a connection, too. No
+story is a task of Dask: what Dask would run again on its own, when a worker dies, the journal must decide.
 """
 
 import asyncio
