@@ -30,8 +30,14 @@ class Machines:
         self.file = folder / "scheduler.json"
         self._folder = folder
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
-        argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-        argv += ["--no-dashboard", "--scheduler-file", str(self.file), *scheduler_options]
+        self.start_scheduler(0, *scheduler_options)
+
+    def start_scheduler(self, port: int, *options: str) -> None:
+        """Start the scheduler, or start it again where it was; wait until it serves."""
+        folder = self._folder
+        self.file.unlink(missing_ok=True)
+        argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+        argv += ["--port", str(port), "--no-dashboard", "--scheduler-file", str(self.file), *options]
         with (folder / "scheduler.log").open("wb") as log:
             self.scheduler = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         wait_until(self._serves, what="the scheduler serves")
