@@ -157,18 +157,18 @@ class ConversationFiles(Struct, frozen=True, kw_only=True):
     moved_by: str = ""
 
     def find(self, conversation: str, environ: Mapping[str, str]) -> dict[str, bytes]:
-        """Return the files of a conversation by name; none if they are not there or too large. Blocks."""
+        """Return the newest file of a conversation by name; none without one, or a large one. Blocks."""
         if not _CONVERSATION.fullmatch(conversation):
             return {}
-        top, found = self._top(environ), {}
-        for path in top.glob(self.files.format(id=conversation, workspace="*")):
-            try:
-                if path.stat().st_size > _MOST_KEPT:
-                    return {}
-                found[path.relative_to(top).as_posix()] = path.read_bytes()
-            except OSError:
+        top = self._top(environ)
+        try:
+            paths = top.glob(self.files.format(id=conversation, workspace="*"))
+            newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
+            if newest is None or newest.stat().st_size > _MOST_KEPT or _leads_out(newest, top):
                 return {}
-        return found
+            return {newest.relative_to(top).as_posix(): newest.read_bytes()}
+        except OSError:
+            return {}
 
     def put(
         self, files: Mapping[str, bytes], conversation: str, workspace: Path, environ: Mapping[str, str]
@@ -187,6 +187,8 @@ class ConversationFiles(Struct, frozen=True, kw_only=True):
                     return False
                 path = self._top(environ) / place
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if _leads_out(path, self._top(environ)):
+                    return False
                 replace_file(path, data, mode=0o600, durable=False)
         except OSError:
             return False
@@ -195,6 +197,11 @@ class ConversationFiles(Struct, frozen=True, kw_only=True):
     def _top(self, environ: Mapping[str, str]) -> Path:
         moved = environ.get(self.moved_by, "") if self.moved_by else ""
         return Path(moved) if moved else Path(environ.get("HOME") or "/", self.folder)
+
+
+def _leads_out(path: Path, top: Path) -> bool:
+    """Whether a link that a session may have made leads to a file which its agent does not keep."""
+    return path.is_symlink() or not path.resolve().is_relative_to(top.resolve())
 
 
 class StartProblem(Struct, frozen=True, kw_only=True):

@@ -77,6 +77,11 @@ def test_files_of_a_conversation_are_found_and_put_where_the_agent_looks(
     for name in ("../x", outside, f"sessions/../../x/rollout-x-{ID}.jsonl"):
         assert not files.put({name: b"x"}, ID, tmp_path, os.environ)
     assert take_talk(Conversation(id="*", agent="codex"), agents) is None
+    (here / "secret").write_text("a secret")
+    (here / names["codex"]).unlink()
+    (here / names["codex"]).symlink_to(here / "secret")
+    monkeypatch.setenv("HOME", str(here))
+    assert take_talk(Conversation(id=ID, agent="codex"), agents) is None, "no link is followed"
     assert take_talk(Conversation(id=ID, agent="gemini"), agents) is None
 
 

@@ -139,6 +139,8 @@ class Link:
 
     def fence(self, story_id: str, fence: int) -> None:
         """Have the worker leave a story that was placed again."""
+        if self.carrying.get(story_id) == fence:
+            del self.carrying[story_id]
         self._fenced.append((story_id, fence))
         self.wake()
 
