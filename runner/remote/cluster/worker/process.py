@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from runner.remote.cluster.wire.calm import calm
 from runner.remote.cluster.wire.messages import ClusterError
 from runner.remote.cluster.worker.preload import (
     FOLDER,
@@ -53,6 +54,7 @@ def serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
     os.environ[LABELS] = ",".join(options.labels)
     if options.folder:
         os.environ[FOLDER] = options.folder
+    calm()
     return asyncio.run(_serve(options, say))
 
 
