@@ -48,6 +48,8 @@ MOST_EVENTS = 2000
 """How many events travel in one message."""
 AWAY_SECONDS = 5.0
 """For how long a worker may be unknown to the scheduler: one whose connection broke joins again."""
+REJOIN_SECONDS = 15.0
+"""For how long a worker is excused after the scheduler itself could not be reached: all join again then."""
 
 T = TypeVar("T")
 
@@ -219,6 +221,7 @@ class Link:
         Nothing is held against it while the scheduler itself is silent: the cut may be on this side.
         """
         missing_since: float | None = None
+        excused_until = 0.0
         while True:
             await trio.sleep(1.0)
             silent = trio.current_time() - self._heard_at
@@ -228,10 +231,11 @@ class Link:
             try:
                 workers = await self._hub.workers()
             except ConnectionError:
-                self._heard_at = max(self._heard_at, trio.current_time() - self._silence / 2)
-                missing_since = None
+                excused_until, missing_since = trio.current_time() + REJOIN_SECONDS, None
                 continue
             now = trio.current_time()
+            if now < excused_until:
+                continue
             missing_since = None if self.address in workers else missing_since or now
             if missing_since is not None and now - missing_since > min(AWAY_SECONDS, self._silence):
                 self.lose(f"worker {self.name} left the cluster")
