@@ -228,13 +228,15 @@ class Link:
             if silent <= 1.0 or not (self._trouble or silent > 1.0 + self._wait):
                 missing_since = None
                 continue
+            asked = trio.current_time()
             try:
                 workers = await self._hub.workers()
             except ConnectionError:
-                excused_until, missing_since = trio.current_time() + REJOIN_SECONDS, None
-                continue
+                workers = None
             now = trio.current_time()
-            if now < excused_until:
+            if workers is None or now > asked + 1.0:  # Dask waits for a scheduler that is gone
+                excused_until, missing_since = now + REJOIN_SECONDS, None
+            if workers is None or now < excused_until:
                 continue
             missing_since = None if self.address in workers else missing_since or now
             if missing_since is not None and now - missing_since > min(AWAY_SECONDS, self._silence):
