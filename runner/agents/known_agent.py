@@ -8,12 +8,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
+from isolation.files.disk import replace_file
 from isolation.patterns import pattern
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
@@ -23,6 +24,10 @@ from runner.core.model import Usage
 
 _MOST_READ = 1 << 20
 _VARIABLE = pattern(r"\{(\w+)\}")
+_CONVERSATION = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{7,99}")
+_OTHER_SIGN = pattern(r"[^A-Za-z0-9]")
+_MOST_KEY = 200
+_MOST_KEPT = 64 << 20
 _NO = frozenset({"", "0", "false"})
 
 
@@ -140,6 +145,65 @@ def _text(path: str) -> str:
         return ""
 
 
+class ConversationFiles(Struct, frozen=True, kw_only=True):
+    """Where an agent keeps a conversation that can be continued on another machine.
+
+    `files` is a pattern below its `folder` in the home folder, which the variable `moved_by` moves. In it
+    `{id}` is the conversation, and `{workspace}` the folder of its sessions with a `-` for each other sign.
+    """
+
+    folder: str
+    files: str
+    moved_by: str = ""
+
+    def find(self, conversation: str, environ: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the newest file of a conversation by name; none without one, or a large one. Blocks."""
+        if not _CONVERSATION.fullmatch(conversation):
+            return {}
+        top = self._top(environ)
+        try:
+            paths = top.glob(self.files.format(id=conversation, workspace="*"))
+            newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
+            if newest is None or newest.stat().st_size > _MOST_KEPT or _leads_out(newest, top):
+                return {}
+            return {newest.relative_to(top).as_posix(): newest.read_bytes()}
+        except OSError:
+            return {}
+
+    def put(
+        self, files: Mapping[str, bytes], conversation: str, workspace: Path, environ: Mapping[str, str]
+    ) -> bool:
+        """Put files where sessions in this workspace find the conversation; false if that fails. Blocks."""
+        if not files or not _CONVERSATION.fullmatch(conversation):
+            return False
+        key = _OTHER_SIGN.sub("-", str(workspace.resolve()))
+        if len(key) > _MOST_KEY:
+            return False  # its name would be another one
+        expected = self.files.format(id=conversation, workspace=key)
+        try:
+            for name, data in files.items():
+                place = PurePosixPath(expected if "{workspace}" in self.files else name)
+                if place.is_absolute() or ".." in place.parts or not place.match(expected):
+                    return False
+                path = self._top(environ) / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if _leads_out(path, self._top(environ)):
+                    return False
+                replace_file(path, data, mode=0o600, durable=False)
+        except OSError:
+            return False
+        return True
+
+    def _top(self, environ: Mapping[str, str]) -> Path:
+        moved = environ.get(self.moved_by, "") if self.moved_by else ""
+        return Path(moved) if moved else Path(environ.get("HOME") or "/", self.folder)
+
+
+def _leads_out(path: Path, top: Path) -> bool:
+    """Whether a link that a session may have made leads to a file which its agent does not keep."""
+    return path.is_symlink() or not path.resolve().is_relative_to(top.resolve())
+
+
 class StartProblem(Struct, frozen=True, kw_only=True):
     """Why an agent would refuse to start with its settings, and what to do about it."""
 
@@ -155,7 +219,8 @@ class KnownAgent(ABC):
     `tried` are the versions that were run with this program.
     `acp_programs` are other programs that start it and speak the Agent Client Protocol for it.
     `continued_by` are the words before the id of a conversation that a person continues at a terminal; empty
-    if it cannot continue one by its id.
+    if it cannot continue one by its id. `conversation_files` says what to take along for that to another
+    machine; None if that is not enough.
     """
 
     name: ClassVar[str]
@@ -166,6 +231,7 @@ class KnownAgent(ABC):
     continued_by: ClassVar[tuple[str, ...]] = ()
     sign_in: ClassVar[SignIn]
     endpoint: ClassVar[Endpoint] = Endpoint()
+    conversation_files: ClassVar[ConversationFiles | None] = None
     traits: Traits
 
     def __init__(self, settings: AgentSettings) -> None:

@@ -303,7 +303,7 @@ def test_another_run_that_goes_on_is_not_disturbed(parked: Path) -> None:
     assert not _answers(parked)
 
 
-def _asking_story(repo: Path, name: str, tmp_path: Path) -> None:
+def asking_story(repo: Path, name: str, tmp_path: Path) -> None:
     """Write a story that asks in its first session and works in its second."""
     question = {
         "status": "needs-decision",
@@ -323,7 +323,7 @@ def _asking_story(repo: Path, name: str, tmp_path: Path) -> None:
 
 def test_without_a_terminal_the_story_is_parked_and_finished_later(repo: Path, tmp_path: Path) -> None:
     """Acceptance 64: siblings go on, exit 5; `decide` and `resume` finish it."""
-    _asking_story(repo, "a", tmp_path)
+    asking_story(repo, "a", tmp_path)
     write_story(repo, "b", command=writes("b.txt"))
     ran = run(repo, "run", "--json")
     assert ran.code == 5, ran.err
@@ -341,7 +341,7 @@ def test_without_a_terminal_the_story_is_parked_and_finished_later(repo: Path, t
 def test_a_run_that_goes_on_carries_on_with_the_answered_story(repo: Path, tmp_path: Path) -> None:
     """Acceptance 63: answered from another terminal, the story is done in the same run."""
     go = tmp_path / "go"
-    _asking_story(repo, "a", tmp_path)
+    asking_story(repo, "a", tmp_path)
     write_story(repo, "b", command=f"until test -f {go}; do sleep 0.05; done; {writes('b.txt')}")
     with running(repo, "run", "--json") as program:
         wait_until(lambda: "story a asks" in run(repo, "decide").out, what="story a asks")

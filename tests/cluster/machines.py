@@ -30,8 +30,14 @@ class Machines:
         self.file = folder / "scheduler.json"
         self._folder = folder
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
-        argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-        argv += ["--no-dashboard", "--scheduler-file", str(self.file), *scheduler_options]
+        self.start_scheduler(0, *scheduler_options)
+
+    def start_scheduler(self, port: int, *options: str) -> None:
+        """Start the scheduler, or start it again where it was; wait until it serves."""
+        folder = self._folder
+        self.file.unlink(missing_ok=True)
+        argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+        argv += ["--port", str(port), "--no-dashboard", "--scheduler-file", str(self.file), *options]
         with (folder / "scheduler.log").open("wb") as log:
             self.scheduler = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         wait_until(self._serves, what="the scheduler serves")
@@ -51,21 +57,31 @@ class Machines:
         """Return what a worker has printed."""
         return (self._folder / f"{name}.log").read_text()
 
-    def start(self, name: str, *options: str, version: str = "") -> None:
-        """Start a worker, perhaps again or as another version, and wait until it has joined."""
+    @property
+    def port(self) -> int:
+        """The scheduler's port."""
+        return int(self.address.rpartition(":")[2])
+
+    def start(self, name: str, *options: str, version: str = "", address: str = "") -> None:
+        """Start a worker, perhaps again, as another version or by another way; wait until it has joined."""
+        before = self.launch(name, *options, version=version, address=address)
+        wait_until(lambda: "waits for stories" in self.log(name)[before:], what=f"{name} waits for stories")
+
+    def launch(self, name: str, *options: str, version: str = "", address: str = "") -> int:
+        """Start a worker; return how much it had printed before."""
         home = self._folder / f"home-{name}"
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": str(home / "share")}
         path = self._folder / f"{name}.log"
         with path.open("ab") as log:
             before = path.stat().st_size
-            argv = command("worker", str(self.file), "--name", name, *options)
+            argv = command("worker", address or str(self.file), "--name", name, *options)
             if version:
                 argv[1:3] = ["-c", _AS_VERSION, version]
             self.workers[name] = subprocess.Popen(
                 argv, cwd=home, stdout=log, stderr=log, env={**os.environ, **own}, start_new_session=True
             )
-        wait_until(lambda: "waits for stories" in self.log(name)[before:], what=f"{name} waits for stories")
+        return before
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a worker's process alone; its keepers end what it started."""
@@ -112,10 +128,11 @@ def events(repo: Path) -> list[dict[str, Any]]:
     return [{"kind": kind, "data": json.loads(data)} for kind, data in rows]
 
 
-def times(repo: Path, kind: str) -> list[float]:
-    """Return when events of a kind happened, in seconds since 1970."""
+def moments(repo: Path, kind: str, **data: str) -> list[float]:
+    """Return when events of a kind, and with this data, happened; oldest first."""
     with closing(sqlite3.connect(repo / ".git/autopilot/journal.db")) as journal:
-        return [at for (at,) in journal.execute("SELECT at FROM events WHERE kind = ?", (kind,))]
+        rows = journal.execute("SELECT at, data FROM events WHERE kind = ? ORDER BY seq", (kind,)).fetchall()
+    return [at for at, text in rows if data.items() <= json.loads(text).items()]
 
 
 def trees(repo: Path) -> dict[str, str]:

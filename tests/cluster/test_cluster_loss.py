@@ -132,6 +132,26 @@ def test_a_resumed_coordinator_adopts_what_still_runs(repo: Path, tmp_path: Path
     assert _finished(repo) == {"slow": 1}
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_is_started_again_costs_no_session(repo: Path, tmp_path: Path) -> None:
+    """Without a scheduler nobody hears of anybody; once it is back, all continue where they were."""
+    gate = _waiting(repo, tmp_path)
+    with machines(tmp_path / "cluster", "one") as cluster:
+        address, port = cluster.address, cluster.port
+        with started(repo, "--cluster", address, env=_brief()) as running:
+            wait_until(lambda: _sessions(tmp_path) == 1, what="a session runs")
+            cluster.scheduler.kill()
+            cluster.scheduler.wait(60)
+            wait_until(lambda: "joins again" in cluster.log("one"), what="the worker knows", limit=60)
+            cluster.start_scheduler(port)
+            wait_until(lambda: "one is back" in cluster.log("one"), what="the worker is back", limit=60)
+            gate.touch()
+            ended = running.finish()
+        assert ended.code == 0, ended.err
+    assert _sessions(tmp_path) == 1
+    assert [fence for _, fence in _placings(repo)] == [1]
+
+
 def _kinds(repo: Path) -> set[str]:
     return {each["kind"] for each in events(repo)}
 

@@ -4,6 +4,7 @@ A bundle holds references, so each commit that travels has one, below `refs/auto
 keeps it from being pruned. Nothing here moves a branch except by compare-and-swap.
 """
 
+import secrets
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -71,6 +72,31 @@ def take_travel_bundle(repository: Repository, path: Path) -> None:
     repository.run(*fetch)
 
 
+def packed(
+    repository: Repository, folder: Path, commit: str, *, without: Collection[str], most: int
+) -> bytes:
+    """Return what a commit has beyond `without` as a pack; nothing if that is more than `most` bytes.
+
+    A bundle of a few objects would take several processes on either side, and a reference.
+    """
+    revisions = "".join((f"{commit}\n", *(f"^{each}\n" for each in without)))
+    stem = folder / secrets.token_hex(8)
+    folder.mkdir(parents=True, exist_ok=True)
+    args = ("pack-objects", "--revs", "--quiet", "--delta-base-offset", str(stem))
+    try:
+        name = repository.run(*args, stdin=revisions.encode()).stdout.strip()
+        path = folder / f"{stem.name}-{name}.pack"
+        return path.read_bytes() if path.stat().st_size <= most else b""
+    finally:
+        for made in folder.glob(f"{stem.name}-*"):
+            made.unlink()
+
+
+def unpack(repository: Repository, pack: bytes) -> None:
+    """Take the objects of a small pack over, checked by git: all that they name must be there."""
+    repository.run("unpack-objects", "-q", "--strict", stdin=pack)
+
+
 def forget_travel(repository: Repository) -> None:
     """Remove the references of commits that travelled; branches keep what matters."""
     listed = repository.run("for-each-ref", "--format=delete %(refname)", TRAVEL).stdout
@@ -85,9 +111,8 @@ def set_branch(repository: Repository, branch: str, commit: str) -> None:
         repository.run("update-ref", *message, f"refs/heads/{branch}", commit)
 
 
-def take_branch(repository: Repository, path: Path, branch: str, commit: str) -> None:
-    """Take a bundle over and move the branch to its commit; what the branch leaves behind is kept."""
-    take_travel_bundle(repository, path)
+def move_branch(repository: Repository, branch: str, commit: str) -> None:
+    """Move a branch to a commit that came from a worker; what the branch leaves behind is kept."""
     with metadata_lock(repository.common_dir):
         here = repository.branch_tip(branch)
         if here == commit:
@@ -98,10 +123,8 @@ def take_branch(repository: Repository, path: Path, branch: str, commit: str) ->
         repository.run("update-ref", *message, f"refs/heads/{branch}", commit, here or "0" * len(commit))
 
 
-def keep_fenced(repository: Repository, path: Path | None, name: str, commit: str) -> str:
+def keep_fenced(repository: Repository, name: str, commit: str) -> str:
     """Keep commits aside that came too late; return the name of their reference."""
-    if path is not None:
-        take_travel_bundle(repository, path)
     ref = f"{FENCED}/{name}"
     repository.run("update-ref", ref, commit)
     return ref

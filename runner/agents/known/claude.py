@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
-from runner.agents.known_agent import Endpoint, KnownAgent, SignIn, StartProblem
+from runner.agents.known_agent import ConversationFiles, Endpoint, KnownAgent, SignIn, StartProblem
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result, words_of
 from runner.core.conversation.entry import Entry, Kind
@@ -62,6 +62,9 @@ class ClaudeAgent(KnownAgent):
                 variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)
             ),
         },
+    )
+    conversation_files = ConversationFiles(
+        folder=".claude", files="projects/{workspace}/{id}.jsonl", moved_by="CLAUDE_CONFIG_DIR"
     )
     endpoint = Endpoint(
         hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),

@@ -15,7 +15,7 @@ from typing import Any
 from isolation.patterns import pattern
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, objects, text, tool_line, whole
-from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
+from runner.agents.known_agent import ConversationFiles, Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.agent_settings import AgentSettings
@@ -59,6 +59,9 @@ class CodexAgent(KnownAgent):
         naming=r"env_key\s*=\s*[\"'](\w+)",
         named_in=(".codex/config.toml",),
         moved_by="CODEX_HOME",
+    )
+    conversation_files = ConversationFiles(
+        folder=".codex", files="sessions/*/*/*/rollout-*-{id}.jsonl", moved_by="CODEX_HOME"
     )
     endpoint = Endpoint(
         hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),

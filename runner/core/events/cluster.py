@@ -12,21 +12,29 @@ from runner.core.model import StoryId
 
 
 class StoryPlaced(Struct, frozen=True, kw_only=True):
-    """Intent: a worker is about to work on the story; `instance` is its process."""
+    """Intent: a worker is about to work on the story; `instance` is its process.
+
+    With `fresh` the agent's conversation stays on the machine where it was, and a new one begins.
+    """
 
     story_id: StoryId
     worker: str
     instance: str
     fence: int
+    fresh: bool = False
 
 
 class StoryLost(Struct, frozen=True, kw_only=True):
-    """The worker is gone with what it had not reported; the story continues from its last checkpoint."""
+    """The worker is gone with what it had not reported; the story continues from its last checkpoint.
+
+    With `talks_on` the files of the agent's conversation are here, so that it continues elsewhere.
+    """
 
     story_id: StoryId
     worker: str
     fence: int
     reason: str
+    talks_on: bool = False
 
 
 ClusterBody: TypeAlias = StoryPlaced | StoryLost

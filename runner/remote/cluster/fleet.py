@@ -5,19 +5,17 @@ are. The journal is on the coordinator alone; every worker gets a copy of all ev
 and dependencies look the same everywhere.
 """
 
-import os
-import time
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 
 import trio
 from msgspec import to_builtins
 from trio import to_thread
 
-from isolation.git.clones.travel import forget_travel, keep_fenced, known
+from isolation.git.clones.travel import forget_travel, keep_fenced
 from isolation.git.repository import Repository
-from isolation.paths import autopilot_dir, repository_hash, run_dir
+from isolation.paths import autopilot_dir, run_dir
 from runner.core.events import events as ev
 from runner.core.events.cluster import StoryPlaced
 from runner.core.events.story_json import to_json
@@ -27,39 +25,19 @@ from runner.core.schedule.window import Limit
 from runner.core.text.names import branch_of
 from runner.core.text.words import count
 from runner.remote.cluster.fleet_window import FleetWindow
-from runner.remote.cluster.link import Link, Stream
+from runner.remote.cluster.link import AWAY_SECONDS, Link, Stream, first_of
 from runner.remote.cluster.placement import Room, choose, unplaced
 from runner.remote.cluster.remote_story import FENCED, Lost, RemoteStory
-from runner.remote.cluster.travelling import settings_for_workers, write_log_part
+from runner.remote.cluster.roster import Roster
+from runner.remote.cluster.talks import KeptTalks
+from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
-from runner.remote.cluster.wire.messages import (
-    PROTOCOL,
-    Ack,
-    Batch,
-    Close,
-    ClusterError,
-    Gone,
-    Greeting,
-    Heard,
-    Hello,
-    Levels,
-    Open,
-    Opened,
-    Prepare,
-    Prepared,
-    Sent,
-    Start,
-    sent,
-)
+from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, sent
+from runner.remote.cluster.worker.shared_budget import Authority
 from runner.run.carry.carriers import WindowSource
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.context.stop import Level
 from runner.story.slot import Slot
-
-FIND_SECONDS = 1.0
-GREET_SECONDS = 10.0
-OPEN_SECONDS = 600.0
-CLOSE_SECONDS = 20.0
 
 
 class Fleet:
@@ -68,35 +46,38 @@ class Fleet:
     prepares_ahead = False
 
     def __init__(self, hub: Hub, context: RunContext, events: Sequence[ev.Event], *, examine: bool) -> None:
-        self._examine = examine
         self.repository: Repository = context.repository
         self.run_id = context.log.snapshot.run_id
-        self._hub = hub
         self._context = context
         self._log = context.log
         self._stream = Stream([sent(event) for event in events])
         self._recorded = {(ev.story_of(event.body), event.at) for event in events}
-        self._links: dict[str, Link] = {}
         self._stories: dict[str, RemoteStory] = {}
+        self._lost: set[str] = set()
         self._early: dict[str, list[Batch | Gone]] = {}
         """What workers said about stories that a resumed run has not taken up yet."""
-        self._refused: dict[str, str] = {}
-        self._greeted: set[str] = set()
+        self.budget = Authority(context)
+        self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
-        self._key = repository_hash(context.repository.common_dir)
-        self._folder = run_dir(context.repository.common_dir, self.run_id) / "cluster"
-        self._nursery: trio.Nursery | None = None
+        self._awaited_until = trio.current_time() + AWAY_SECONDS
+        self._roster = Roster(hub, context, self._stream, examine=examine, wake=self.wake)
 
     # What the orchestrator asks.
 
     def unplaced(self, stories: Sequence[Story]) -> Mapping[StoryId, str]:
-        """Return which of these no worker can take now."""
-        return unplaced(stories, self._rooms())
+        """Return which of these no worker can take now; one that still has its worker needs no other."""
+        return unplaced([story for story in stories if self._holder(story.id) is None], self._rooms())
+
+    def _holder(self, story_id: StoryId) -> Link | None:
+        """Return the worker that works on a story by its newest placing."""
+        placed = self._log.snapshot.stories[story_id].workspace
+        link = self._roster.of_instance(placed.instance)
+        return link if link is not None and link.carrying.get(story_id) == placed.fence else None
 
     def _rooms(self) -> list[Room]:
         """Return what the workers have; a story with its result only cleans up, as on this machine."""
         stories = self._log.snapshot.stories
-        return [link.room(lambda name: stories[StoryId(name)].status.final) for link in self._links.values()]
+        return [link.room(lambda name: stories[StoryId(name)].status.final) for link in self._roster.links]
 
     def intent(self, story: Story) -> Sequence[ev.Body]:  # noqa: ARG002  the worker records its own
         """Return nothing: the workspace is the worker's to plan."""
@@ -124,48 +105,58 @@ class Fleet:
 
     async def place(self, story: RemoteStory) -> Link | None:
         """Find a worker for a story, or the one that still has it; None once the story is to stop."""
-        workspace = story.now.workspace
-        for link in self._links.values():
-            if link.instance == workspace.instance and link.carrying.get(story.story.id) == workspace.fence:
-                link.placed[story.story.id] = story.story.needs
-                return link
         while True:
-            changed = self._changed
-            room = choose(story.story.needs, self._rooms())
+            changed, instance = self._changed, story.now.workspace.instance
+            holder = self._holder(story.story.id)
+            if holder is not None:
+                holder.placed[story.story.id] = story.story.needs
+                return holder
             if self._context.control.level(story.story.id) >= Level.FINISH:
                 return None
+            is_awaited = self._is_awaited(instance)
+            room = None if is_awaited else choose(story.story.needs, self._rooms())
             if room is not None:
-                link = next(each for each in self._links.values() if each.instance == room.name)
-                link.placed[story.story.id] = story.story.needs
-                if await self._begin(story, link):
+                link = self._roster.of_instance(room.name)
+                if link is not None and await self._begin(story, link):
                     return link
-                link.placed.pop(story.story.id, None)
                 continue
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_then_cancel, changed.wait, nursery.cancel_scope)
-                nursery.start_soon(_then_cancel, self._context.control.raised, nursery.cancel_scope)
+            with trio.move_on_after(AWAY_SECONDS if is_awaited else math.inf):
+                await first_of(changed.wait, self._context.control.raised)
+
+    def _is_awaited(self, instance: str) -> bool:
+        """Whether a worker may still come back that had a story when an earlier coordinator died."""
+        if not instance or trio.current_time() >= self._awaited_until:
+            return False
+        is_gone = instance in self._lost or instance in self._roster.replaced
+        return not is_gone and self._roster.of_instance(instance) is None
 
     async def _begin(self, story: RemoteStory, link: Link) -> bool:
         """Record the placing and have the worker begin; false if the worker was lost meanwhile."""
-        fence = story.now.workspace.fence
+        before, known = story.now.workspace, story.now.step_history.conversation
+        fence = before.fence
+        talk = await to_thread.run_sync(self.talks.of, story.story.id, known) if known is not None else None
+        link.placed[story.story.id] = story.story.needs
         placed = StoryPlaced(
-            story_id=story.story.id, worker=link.name, instance=link.instance, fence=fence + 1
+            story_id=story.story.id,
+            worker=link.name,
+            instance=link.instance,
+            fence=fence + 1,
+            fresh=known is not None and talk is None and before.worker != link.name,
         )
         refused = await self._log.record_unless(
             lambda: None if story.now.workspace.fence == fence else FENCED, placed
         )
         if refused is not None:
+            link.placed.pop(story.story.id, None)
             return False
         tip, branches = await to_thread.run_sync(self._commits_for, story)
         run = self._log.snapshot
-        needed = {run.base, run.followed, tip, *branches.values()} - {""}
-        bundle = ""
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_cancel_when_lost, link, scope)
-                bundle = await link.bring(needed)
-                nursery.cancel_scope.cancel()
+        try:
+            bundle = await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
+        except ConnectionError:
+            bundle = ""
         if link.lost:
+            link.placed.pop(story.story.id, None)
             return False
         past = self._context.past.get(story.story.id)
         link.carrying[story.story.id] = fence + 1
@@ -177,6 +168,7 @@ class Fleet:
                 branches=branches,
                 bundle=bundle,
                 past=to_builtins(past) if past is not None else None,
+                talk=talk,
             )
         )
         return True
@@ -199,7 +191,7 @@ class Fleet:
         """Free what a story held of a worker; one that has not `ended` looks for another."""
         if ended:
             self._stories.pop(story_id, None)
-        for link in self._links.values():
+        for link in self._roster.links:
             link.placed.pop(story_id, None)
             link.carrying.pop(story_id, None)
         self.wake()
@@ -207,10 +199,12 @@ class Fleet:
     async def _keep_aside(self, batch: Batch, link: Link) -> None:
         """Keep the commits of a worker that comes too late under a name of their own, and have it leave."""
         if batch.bundle is not None:
-            path = await link.fetch(batch.bundle)
+            try:
+                await link.take(batch.bundle)
+            except ConnectionError:
+                return  # it says that again when it is back, and keeps the commits in its clone
             name = f"{self.run_id}/{batch.story_id}/{batch.fence}"
-            ref = await to_thread.run_sync(keep_fenced, self.repository, path, name, batch.bundle.tip)
-            path.unlink(missing_ok=True)
+            ref = await to_thread.run_sync(keep_fenced, self.repository, name, batch.bundle.tip)
             words = f"worker {link.name} came back too late; what it did is kept as {ref} and not counted"
             await self._log.record(ev.Noted(story_id=StoryId(batch.story_id), message=words))
         link.acknowledge(Ack(story_id=batch.story_id, fence=batch.fence, number=batch.number, fenced=True))
@@ -221,117 +215,15 @@ class Fleet:
         """Find workers and keep their links, until cancelled; started once the first ones are there."""
         self._log.subscribe(self._pass_on)
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
             nursery.start_soon(self._pass_levels)
-            await self._find(later=False)
+            await nursery.start(self._roster.serve, lambda link: nursery.start_soon(self._keep, link))
+            self._awaited_until = trio.current_time() + AWAY_SECONDS
             task_status.started()
-            while True:
-                await trio.sleep(FIND_SECONDS)
-                await self._find()
 
     async def close(self) -> None:
         """Say to every worker that the run has ended."""
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
-            async with trio.open_nursery() as nursery:
-                for link in self._links.values():
-                    nursery.start_soon(self._close, link)
+        await self._roster.close()
         await to_thread.run_sync(forget_travel, self.repository)
-
-    async def _close(self, link: Link) -> None:
-        try:
-            await self._hub.ask(link.address, Close(run_id=self.run_id), limit=CLOSE_SECONDS)
-        except (ConnectionError, ClusterError):
-            return  # it ends by itself when it hears nothing
-
-    async def _find(self, *, later: bool = True) -> None:
-        """Greet the workers that are new; the first ones are waited for."""
-        try:
-            addresses = await self._hub.workers()
-        except ConnectionError:
-            return
-        async with trio.open_nursery() as nursery:
-            greeters = self._nursery if later and self._nursery is not None else nursery
-            for address in addresses:
-                if address not in self._links and address not in self._greeted:
-                    self._greeted.add(address)
-                    greeters.start_soon(self._greet, address)
-
-    async def _greet(self, address: str) -> None:
-        try:
-            hello = Hello(version=version("autopilot-multi"))
-            greeting = await self._hub.ask(address, hello, limit=GREET_SECONDS)
-            if isinstance(greeting, Greeting):
-                await self._join(address, greeting)
-        except ConnectionError:
-            return  # it is asked again in a second
-        except ClusterError as error:
-            await self._refuse(address, f"worker {address} is not used: {error.message}")
-        finally:
-            self._greeted.discard(address)
-
-    async def _refuse(self, address: str, words: str) -> None:
-        """Say once why a worker is not used."""
-        if self._refused.get(address) != words:
-            self._refused[address] = words
-            await self._log.record(ev.Noted(message=words))
-
-    async def _join(self, address: str, greeting: Greeting) -> None:
-        """Open the run on a worker, and take what it sends from then on."""
-        own = version("autopilot-multi")
-        if (greeting.version, greeting.protocol) != (own, PROTOCOL):
-            raise ClusterError(
-                f"it has autopilot-multi {greeting.version} (protocol {greeting.protocol}), and this "
-                f"coordinator {own} (protocol {PROTOCOL}); install the same version on both"
-            )
-        if greeting.run_id not in {"", self.run_id}:
-            raise ClusterError(f"it serves run {greeting.run_id}")
-        link = Link(
-            hub=self._hub,
-            address=address,
-            greeting=greeting,
-            run_id=self.run_id,
-            repository=self.repository,
-            key=self._key,
-            folder=self._folder,
-            silence=self._context.settings.cluster_timeout,
-        )
-        opened = await self._open(link)
-        link.carrying, link.machine = dict(opened.carrying), opened.machine
-        self._links[address] = link
-        for story_id, fence in opened.carrying.items():
-            story = self._log.snapshot.stories.get(StoryId(story_id))
-            if story is None or story.workspace.fence != fence or story.workspace.instance != link.instance:
-                link.fence(story_id, fence)
-        if self._nursery is not None:
-            self._nursery.start_soon(self._keep, link)
-        self.wake()
-
-    async def _open(self, link: Link) -> Opened:
-        prepared = await self._hub.ask(link.address, Prepare(repository=self._key), limit=GREET_SECONDS)
-        if not isinstance(prepared, Prepared):
-            raise ClusterError(f"it answered {type(prepared).__name__}")
-        link.known.update(await to_thread.run_sync(known, self.repository, prepared.have))
-        settings, run = self._context.settings, self._log.snapshot
-        bundle = await link.bring([run.base])
-        events = tuple(self._stream.events)
-        request = Open(
-            run_id=self.run_id,
-            repository=self._key,
-            base=run.base,
-            bundle=bundle,
-            settings=settings_for_workers(settings),
-            env={name: os.environ[name] for name in settings.cluster_env if name in os.environ},
-            identity=await to_thread.run_sync(_identity, self.repository),
-            clock=time.time(),
-            patience=max(600.0, 4 * settings.cluster_timeout),
-            examine=self._examine,
-            events=events,
-        )
-        opened = await self._hub.ask(link.address, request, limit=OPEN_SECONDS)
-        if not isinstance(opened, Opened):
-            raise ClusterError(f"it answered {type(opened).__name__}")
-        link.opened_with(len(events))
-        return opened
 
     async def _keep(self, link: Link) -> None:
         """Serve one link to its end; its stories are lost then."""
@@ -340,10 +232,11 @@ class Fleet:
                 self._stream, self._levels, lambda heard: self._heard(link, heard, aside)
             )
             aside.cancel_scope.cancel()
-        self._links.pop(link.address, None)
+        self._lost.add(link.instance)
+        self._roster.links.remove(link)
         for story_id in list(link.placed):
             if story_id in self._stories:
-                self._stories[story_id].deliver(Lost(reason=reason))
+                self._stories[story_id].deliver(Lost(reason=reason, link=link))
         self.wake()
 
     def _heard(self, link: Link, heard: Heard, aside: trio.Nursery) -> None:
@@ -375,7 +268,7 @@ class Fleet:
         for part in heard.logs:
             write_log_part(folder, self.run_id, part)
         for words in heard.notes:
-            aside.start_soon(self._refuse, f"{link.name} {words}", f"worker {link.name}: {words}")
+            aside.start_soon(self._roster.say_once, f"{link.name} {words}", f"worker {link.name}: {words}")
         for line in heard.lines:
             if StoryId(line.story_id) in self._stories:
                 self._log.show(
@@ -394,7 +287,7 @@ class Fleet:
     async def _pass_levels(self) -> None:
         while True:
             await self._context.control.raised()
-            for link in self._links.values():
+            for link in self._roster.links:
                 link.wake()
 
     def _pass_on(self, event: ev.Event, _run: RunSnapshot) -> None:
@@ -403,8 +296,8 @@ class Fleet:
             return
         self._stream.events.append(sent(event))
         self._recorded.add((ev.story_of(event.body), event.at))
-        for link in self._links.values():
-            link.wake()
+        for link in self._roster.links:
+            link.pass_on()
 
     def wake(self) -> None:
         """Have those look again who wait for a worker."""
@@ -418,31 +311,12 @@ class Fleet:
     @property
     def limit(self) -> Limit:
         """How many stories all workers allow together, and why."""
-        machines = [(link, link.machine) for link in self._links.values() if not link.lost]
+        machines = [(link, link.machine) for link in self._roster.links if not link.lost]
         if not machines:
             return Limit(stories=1, tier=Tier.UNKNOWN, reason="no worker yet")
         worst = max((Tier(machine.tier) for _, machine in machines), key=severity)
         slots = sum(link.slots for link, _ in machines)
         return Limit(stories=max(1, slots), tier=worst, reason=count(len(machines), "worker"))
-
-
-def _identity(repository: Repository) -> tuple[str, str] | None:
-    """Return the name and address under which the user commits; None if git has none."""
-    found = repository.run("-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT", check=False)
-    if found.returncode != 0:
-        return None
-    name, _, rest = found.stdout.partition(" <")
-    return name, rest.partition(">")[0]
-
-
-async def _then_cancel(wait: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
-    await wait()
-    scope.cancel()
-
-
-async def _cancel_when_lost(link: Link, scope: trio.CancelScope) -> None:
-    await link.ended.wait()
-    scope.cancel()
 
 
 @asynccontextmanager

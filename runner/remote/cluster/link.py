@@ -7,13 +7,15 @@ that was lost on the way comes again, and counts once.
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 from trio import to_thread
 
-from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.clones.travel import take_travel_bundle, unpack, write_travel_bundle
 from isolation.git.repository import Repository
 from runner.remote.cluster.placement import Needs, Room, amounts_of
 from runner.remote.cluster.wire.hub import Hub
@@ -39,9 +41,17 @@ from runner.remote.cluster.wire.messages import (
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
+PASS_SECONDS = 0.2
+"""For how long what happened elsewhere may wait for company; nothing on a worker waits for it."""
 RETRY_SECONDS = 0.2
 MOST_EVENTS = 2000
 """How many events travel in one message."""
+AWAY_SECONDS = 5.0
+"""For how long a worker may be unknown to the scheduler: one whose connection broke joins again."""
+REJOIN_SECONDS = 15.0
+"""For how long a worker is excused after the scheduler itself could not be reached: all join again then."""
+
+T = TypeVar("T")
 
 
 class Stream:
@@ -97,8 +107,10 @@ class Link:
         self._starts: list[Start] = []
         self._fenced: list[tuple[str, int]] = []
         self._due = trio.Event()
+        self._urgent = trio.Event()
         self._uploads = trio.Lock()
         self._over = trio.CancelScope()
+        self._trouble = False
 
     @property
     def slots(self) -> int:
@@ -108,13 +120,14 @@ class Link:
     def room(self, is_leaving: Callable[[str], bool]) -> Room:
         """Return what the worker has, and what is taken of it; a story that is leaving takes nothing."""
         used: dict[str, float] = {}
-        staying = [needs for name, needs in self.placed.items() if not is_leaving(name)]
+        held = {**dict.fromkeys(self.carrying, ()), **self.placed}
+        staying = [needs for name, needs in held.items() if not is_leaving(name)]
         for needs in staying:
             for name, amount in amounts_of(needs).items():
                 used[name] = used.get(name, 0.0) + amount
         return Room(
             name=self.instance,
-            slots=self.slots,
+            slots=0 if self._trouble else self.slots,
             taken=len(staying),
             offers=self._greeting.offers,
             used=used,
@@ -128,6 +141,8 @@ class Link:
 
     def fence(self, story_id: str, fence: int) -> None:
         """Have the worker leave a story that was placed again."""
+        if self.carrying.get(story_id) == fence:
+            del self.carrying[story_id]
         self._fenced.append((story_id, fence))
         self.wake()
 
@@ -137,7 +152,13 @@ class Link:
         self.wake()
 
     def wake(self) -> None:
-        """Send the worker what is new."""
+        """Send the worker what is new, at once."""
+        self._urgent.set()
+        self._urgent = trio.Event()
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Send the worker what happened elsewhere, soon: several events travel together."""
         self._due.set()
         self._due = trio.Event()
 
@@ -163,7 +184,7 @@ class Link:
 
     async def _update(self, stream: Stream, levels: Callable[[], Levels]) -> None:
         while True:
-            due = self._due
+            due, urgent = self._due, self._urgent
             acks, starts, fenced = tuple(self._acks), tuple(self._starts), tuple(self._fenced)
             request = Update(
                 run_id=self._run_id,
@@ -181,6 +202,8 @@ class Link:
             del self._acks[: len(acks)], self._fenced[: len(fenced)], self._starts[: len(request.starts)]
             if not (self._acks or self._starts or self._fenced) and self._received >= len(stream.events):
                 await due.wait()
+                with trio.move_on_after(PASS_SECONDS):
+                    await urgent.wait()
 
     async def _listen(self, hear: Callable[[Heard], None]) -> None:
         number = 0
@@ -193,21 +216,33 @@ class Link:
             hear(answer)
 
     async def _watch(self) -> None:
-        """Lose the worker when it has been silent for too long, or the scheduler no longer knows it."""
+        """Lose the worker when it has been silent for too long, or the scheduler no longer knows it.
+
+        Nothing is held against it while the scheduler itself is silent: the cut may be on this side.
+        """
+        missing_since: float | None = None
+        excused_until = 0.0
         while True:
             await trio.sleep(1.0)
             silent = trio.current_time() - self._heard_at
-            if silent > self._silence:
-                self.lose(f"worker {self.name} has been silent for {silent:.0f} s")
-            if silent > 1.0 + self._wait or (silent > 1.0 and self._trouble):
-                try:
-                    workers = await self._hub.workers()
-                except ConnectionError:
-                    continue
-                if self.address not in workers:
-                    self.lose(f"worker {self.name} left the cluster")
-
-    _trouble = False
+            if silent <= 1.0 or not (self._trouble or silent > 1.0 + self._wait):
+                missing_since = None
+                continue
+            asked = trio.current_time()
+            try:
+                workers = await self._hub.workers()
+            except ConnectionError:
+                workers = None
+            now = trio.current_time()
+            if workers is None or now > asked + 1.0:  # Dask waits for a scheduler that is gone
+                excused_until, missing_since = now + REJOIN_SECONDS, None
+            if workers is None or now < excused_until:
+                continue
+            missing_since = None if self.address in workers else missing_since or now
+            if missing_since is not None and now - missing_since > min(AWAY_SECONDS, self._silence):
+                self.lose(f"worker {self.name} left the cluster")
+            if now - self._heard_at > self._silence:
+                self.lose(f"worker {self.name} has been silent for {now - self._heard_at:.0f} s")
 
     async def _ask(self, request: Update | Listen | Put | Fetch) -> object:
         """Ask again and again until there is an answer; the watch ends that."""
@@ -226,7 +261,13 @@ class Link:
             return answer
 
     async def bring(self, commits: Collection[str]) -> str:
-        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any."""
+        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any.
+
+        Raises ConnectionError if the worker is lost meanwhile.
+        """
+        return await unless(self.ended.wait, partial(self._bring, commits), lambda: self.lost)
+
+    async def _bring(self, commits: Collection[str]) -> str:
         async with self._uploads:
             wanted = [commit for commit in dict.fromkeys(commits) if commit not in self.known]
             if not wanted:
@@ -256,10 +297,22 @@ class Link:
                 raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
             offset += len(data)
 
-    async def fetch(self, bundle: Bundle) -> Path:
-        """Bring a bundle of the worker here, in parts; what has arrived is not sent again."""
+    async def take(self, bundle: Bundle) -> None:
+        """Take commits of the worker over; a bundle is brought here in parts, none of which is sent twice.
+
+        Raises ConnectionError if the worker is lost meanwhile.
+        """
+        if bundle.data:
+            await to_thread.run_sync(unpack, self._repository, bundle.data)
+        else:
+            path = await unless(self.ended.wait, partial(self._fetch, bundle), lambda: self.lost)
+            await to_thread.run_sync(take_travel_bundle, self._repository, path)
+            await to_thread.run_sync(_remove, path)
+        self.known.add(bundle.tip)
+
+    async def _fetch(self, bundle: Bundle) -> Path:
         path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
-        await to_thread.run_sync(_append, path, bundle.data, 0)
+        await to_thread.run_sync(_append, path, b"", 0)
         while (offset := await to_thread.run_sync(_size, path)) < bundle.size:
             answer = await self._ask(Fetch(run_id=self._run_id, name=bundle.name, offset=offset))
             if not isinstance(answer, Piece) or not answer.data:
@@ -288,3 +341,35 @@ def _append(path: Path, data: bytes, offset: int) -> None:
 def _remove(path: Path) -> None:
     if path.exists():
         os.unlink(path)  # noqa: PTH108  it may be gone by then
+
+
+async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Wait until one of these is over."""
+    async with trio.open_nursery() as nursery:
+        for wait in waits:
+            nursery.start_soon(_then_cancel, wait, nursery.cancel_scope)
+
+
+async def unless(
+    over: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[T]], why: Callable[[], str]
+) -> T:
+    """Return what `work` does; raises ConnectionError if `over` ends first."""
+    done: list[T] = []
+    failed: list[Exception] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_then_cancel, over, nursery.cancel_scope)
+        try:
+            done.append(await work())
+        except Exception as error:  # noqa: BLE001  raised below, where no nursery wraps it in a group
+            failed.append(error)
+        nursery.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise ConnectionError(why())
+    return done[0]
+
+
+async def _then_cancel(wait: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+    await wait()
+    scope.cancel()

@@ -12,16 +12,19 @@ import trio
 from msgspec import Struct, structs
 from trio import to_thread
 
-from isolation.git.clones.travel import take_branch
+from isolation.git.clones.travel import move_branch
 from runner.core.errors import JournalError
 from runner.core.events import events as ev
 from runner.core.events.cluster import StoryLost
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, StoryId, StorySnapshot
-from runner.remote.cluster.link import Link
+from runner.remote.cluster.link import Link, first_of
+from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Sent, received
+from runner.remote.cluster.worker.shared_budget import Authority
 from runner.story import results
 from runner.story.context.context import StoryContext
+from runner.story.context.stop import Level
 from runner.story.faults import crashed
 from runner.story.slot import Slot
 
@@ -31,9 +34,10 @@ FENCED = KillSwitch(name="fenced", detail="the story was placed again", hint="")
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """The worker is gone."""
+    """The worker is gone; `link` is the one that ended, None for a worker that has left the story itself."""
 
     reason: str
+    link: Link | None = None
 
 
 Item: TypeAlias = Batch | Gone | Lost
@@ -44,6 +48,11 @@ class Places(Protocol):
 
     async def place(self, story: "RemoteStory") -> Link | None:
         """Find a worker; None once the story is to stop."""
+
+    budget: Authority
+    """Whether the run can pay for a session."""
+    talks: KeptTalks
+    """The conversations of agents that came here."""
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has the event already."""
@@ -86,6 +95,7 @@ class RemoteStory:
             if not self.now.status.final:
                 await self._log.record(crashed(error, self.story.id, self._log.snapshot.run_id, report))
         finally:
+            self._fleet.budget.free(self.story.id)
             self._fleet.release(self.story.id)
             self._slot.left.send_nowait(self.story.id)
 
@@ -103,10 +113,17 @@ class RemoteStory:
             if lost is None:
                 return
             losses += 1
+            self._fleet.budget.free(self.story.id)
             now = self.now
+            known = now.step_history.conversation
+            talk = await to_thread.run_sync(self._fleet.talks.of, self.story.id, known)
             await self._log.record(
                 StoryLost(
-                    story_id=self.story.id, worker=link.name, fence=now.workspace.fence, reason=lost.reason
+                    story_id=self.story.id,
+                    worker=link.name,
+                    fence=now.workspace.fence,
+                    reason=lost.reason,
+                    talks_on=talk is not None,
                 ),
                 ev.Noted(story_id=self.story.id, message=f"{lost.reason}; it starts again from what it had"),
             )
@@ -123,25 +140,54 @@ class RemoteStory:
             fence = self.now.workspace.fence
             match item:
                 case Batch() if item.fence == fence:
+                    refused = await self._unpaid(item, link)
+                    if refused is not None:
+                        await self._refuse(refused, item, link)
+                        return None
                     await self._take(item, link)
                 case Gone() if item.fence == fence:
                     return await self._left(item, link)
-                case Lost():
+                case Lost() if item.link is link:  # one of an earlier placing may still be on its way
                     return item
                 case _:
                     continue
         return Lost(reason="the run ends")
+
+    async def _unpaid(self, batch: Batch, link: Link) -> KillSwitch | None:
+        """Return why a session must not start for which the run cannot pay; waits while others hold parts."""
+        if batch.number <= self._taken or self._fleet.has(self.story.id, batch.events[0]):
+            return None
+        control, run_id = self._context.run.control, self._log.snapshot.run_id
+        for body in [received(sent, run_id).body for sent in batch.events]:
+            while (short := self._fleet.budget.judge(body, self._context)) is not None:
+                if short.switch is not None:
+                    return short.switch
+                if control.level(self.story.id) >= Level.STOP:
+                    return Switch.USER_ABORT.tripped(control.asked_by(self.story.id))
+                if link.lost:
+                    return None  # that it is lost comes next
+                await first_of(self._fleet.budget.changed, control.raised, link.ended.wait)
+        return None
+
+    async def _refuse(self, switch: KillSwitch, batch: Batch, link: Link) -> None:
+        """End a story whose session may not start; its worker leaves it."""
+        link.acknowledge(Ack(story_id=self.story.id, fence=batch.fence, number=batch.number, fenced=True))
+        await self._log.record(results.stopped(self.story.id, self._log.snapshot.run_id, switch))
+        await self._left(Gone(story_id=self.story.id, fence=batch.fence), link)
 
     async def _take(self, batch: Batch, link: Link) -> None:
         """Make a batch part of the run: first its commits, then its events, then the worker may continue."""
         fence = batch.fence
         if batch.number > self._taken and not self._fleet.has(self.story.id, batch.events[0]):
             if batch.bundle is not None:
-                path = await link.fetch(batch.bundle)
-                take = (self._context.repository, path, batch.bundle.branch, batch.bundle.tip)
-                await to_thread.run_sync(take_branch, *take)
-                path.unlink(missing_ok=True)
-                link.known.add(batch.bundle.tip)
+                try:
+                    await link.take(batch.bundle)
+                except ConnectionError:
+                    return  # that the worker is lost comes next
+                move = (self._context.repository, batch.bundle.branch, batch.bundle.tip)
+                await to_thread.run_sync(move_branch, *move)
+            if batch.talk is not None:
+                await to_thread.run_sync(self._fleet.talks.keep, self.story.id, batch.talk)
             run_id = self._log.snapshot.run_id
             events = [_of_worker(received(sent, run_id), link.name) for sent in batch.events]
             refused = await self._log.take(
@@ -149,6 +195,8 @@ class RemoteStory:
             )
             if refused is not None:
                 return
+            if any(isinstance(event.body, ev.SessionEnded) for event in events):
+                self._fleet.budget.free(self.story.id)  # what it spent is in the journal now
         self._taken = max(self._taken, batch.number)
         link.acknowledge(Ack(story_id=self.story.id, fence=fence, number=batch.number))
 

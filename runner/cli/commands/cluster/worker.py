@@ -1,8 +1,9 @@
 """Work for the coordinators of a cluster: wait at a Dask scheduler for runs with `--cluster`.
 
 The worker keeps a clone of each repository in its folder, brought up to date by what a coordinator sends,
-and runs stories there as a run on this machine would: with worktrees, keeper and guard of its own. Ctrl-C
-ends it; its stories start again elsewhere.
+and runs stories there as a run on this machine would: with worktrees, keeper and guard of its own. If its
+connection breaks, its sessions continue, and it joins again. Ctrl-C ends it; its stories start again
+elsewhere.
 """
 
 import argparse
@@ -11,6 +12,8 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 EXAMPLE = "autopilot-multi worker tls://scheduler.example.org:8786 --slots=4 --label=linux"
+
+MOST_PORTS = 1 << 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +35,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--folder",
         metavar="DIR",
         help="where its clones are (default: ~/.local/share/autopilot-multi-workers)",
+    )
+    parser.add_argument(
+        "--port", metavar="PORT", type=int, default=0, help="where it listens (default: any free port)"
+    )
+    parser.add_argument(
+        "--contact",
+        metavar="ADDRESS",
+        default="",
+        help="where the scheduler reaches it, if that is not where it listens: tls://gateway:9000",
     )
     parser.add_argument(
         "--certificates", metavar="DIR", default="", help="the certificates that `cluster init` made"
@@ -56,6 +68,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         )
     if arguments.slots < 0:
         raise UsageError("--slots must not be negative", hint="0 stands for the run's max-stories.")
+    if not 0 <= arguments.port < MOST_PORTS:
+        raise UsageError(f"--port {arguments.port} is no port", hint="for example --port 9000.")
     options = WorkerOptions(
         address=where.address,
         security=security_for(where.address, certificates(arguments.certificates, os.environ)),
@@ -64,6 +78,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         resources=dict(_amount(text) for text in arguments.offer),
         labels=tuple(arguments.label),
         folder=arguments.folder or "",
+        port=arguments.port,
+        contact=arguments.contact,
     )
     return serve(options, output.say)
 

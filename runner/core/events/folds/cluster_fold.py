@@ -13,11 +13,13 @@ def after_placing(story: StorySnapshot, body: ClusterBody) -> StorySnapshot:
     match body:
         case StoryPlaced():
             placed = replace(story.workspace, worker=body.worker, instance=body.instance, fence=body.fence)
-            return replace(story, workspace=placed)
+            history = replace(story.step_history, conversation=None) if body.fresh else story.step_history
+            return replace(story, workspace=placed, step_history=history)
         case StoryLost():
-            # The folder and the agent's conversation were on that machine; commits are here.
+            # The folder was on that machine; commits are here, and perhaps the agent's conversation.
             left = replace(story.workspace, path=None, opening=False, worker="", instance="", ports=())
-            history = replace(story.step_history, conversation=None)
+            known = story.step_history.conversation if body.talks_on else None
+            history = replace(story.step_history, conversation=known)
             return replace(story, workspace=left, step_history=history, last_line="")
         case _:
             assert_never(body)

@@ -1,29 +1,32 @@
 """The coordinator's connection to Dask: who the workers are, and one way to ask a worker something.
 
 Dask runs in a thread with its own loop. Its scheduler passes every request on, so the coordinator needs no
-connection to the workers, nor they one to it. No story is a task of Dask: what Dask would run again on its
-own, when a worker dies, the journal must decide.
+connection to the workers, nor they one to it; a scheduler of our own is asked without a connection, too. No
+story is a task of Dask: what Dask would run again on its own, when a worker dies, the journal must decide.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
 from trio import to_thread
 
 from runner.remote.cluster.wire.bridge import call_asyncio
+from runner.remote.cluster.wire.calm import calm
 from runner.remote.cluster.wire.messages import Answer, ClusterError, Request, pack, read_answer
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client, Scheduler, Security
 
 OPERATION = "autopilot_multi"
 """The name under which a worker answers; see `worker/preload.py`."""
 
 CONNECT_SECONDS = 15.0
+AGAIN_SECONDS = 1.0
+"""How often a connection that Dask has given up is tried again."""
 
 
 class Hub:
@@ -33,6 +36,7 @@ class Hub:
         self.address = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
+        self._own: Scheduler | None = None
 
     async def ask(self, worker: str, request: Request, *, limit: float) -> Answer:
         """Ask a worker; raises ConnectionError without an answer, ClusterError if it refuses."""
@@ -54,14 +58,24 @@ class Hub:
         if loop is None:
             raise ConnectionError("the cluster is closed")
         with trio.move_on_after(CONNECT_SECONDS):
-            return await call_asyncio(loop, self._workers)
+            try:
+                return await call_asyncio(loop, self._workers)
+            except OSError as error:
+                raise ConnectionError(str(error)) from error
         raise ConnectionError("the scheduler does not answer")
 
     @property
     def _scheduler(self) -> Any:
-        return self._client.scheduler if self._client is not None else None
+        if self._own is not None:
+            return self._own
+        client: Any = self._client
+        if client is None or client.scheduler is None:
+            raise ConnectionError("the connection to the scheduler is broken")
+        return client.scheduler
 
     async def _workers(self) -> tuple[str, ...]:
+        if self._own is not None:
+            return tuple(self._own.workers)
         found: dict[str, Any] = await self._scheduler.identity(n_workers=-1)
         return tuple(found["workers"])
 
@@ -86,6 +100,7 @@ class Hub:
     async def _connected(self, address: str, security: "Security | None", ready: "_Ready") -> None:
         from distributed import Client, Scheduler
 
+        calm()
         connect: Any = Client  # it has no types
         self._loop, ended = asyncio.get_running_loop(), asyncio.Event()
         options: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_SECONDS}
@@ -93,23 +108,33 @@ class Hub:
             import dask.config
 
             dask.config.set({"distributed.scheduler.reuse-broadcast-comm": True})
-            async with (
-                Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler,
-                connect(scheduler.address, **options) as self._client,
-            ):
-                self.address = scheduler.address
+            async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as self._own:
+                self.address = str(self._own.address)
                 ready.set(ended)
                 await ended.wait()
             return
-        async with connect(address, security=security, **options) as self._client:
-            self.address = address
-            ready.set(ended)
-            await ended.wait()
+        while not ended.is_set():
+            try:
+                async with connect(address, security=security, **options) as self._client:
+                    self.address = address
+                    ready.set(ended)
+                    await _while_open(self._client, ended)
+            except OSError:
+                if not self.address:
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)  # its scheduler may be started again
 
     def end(self, ended: "asyncio.Event") -> None:
         """Have the thread close the connection and end."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(ended.set)
+
+
+async def _while_open(client: "Client", ended: asyncio.Event) -> None:
+    """Wait until the connection is to end, or Dask has given it up."""
+    while not ended.is_set() and client.status != "closed":
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), AGAIN_SECONDS)
 
 
 class _Ready:

@@ -118,6 +118,14 @@ class Ack(Struct, frozen=True, kw_only=True):
     fenced: bool = False
 
 
+class Talk(Struct, frozen=True, kw_only=True):
+    """The files of an agent's conversation, packed, so that it can go on elsewhere."""
+
+    agent: str
+    conversation: str
+    files: dict[str, bytes]
+
+
 class Start(Struct, frozen=True, kw_only=True):
     """Work on this story, from these commits; `tip` is where its branch is, empty if there is none."""
 
@@ -127,6 +135,7 @@ class Start(Struct, frozen=True, kw_only=True):
     branches: dict[str, str]
     bundle: str = ""
     past: dict[str, Any] | None = None
+    talk: Talk | None = None
 
 
 class Levels(Struct, frozen=True, kw_only=True):
@@ -163,7 +172,10 @@ class Listen(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
-    """Commits that come before the events which name them; `data` is empty if they are to be fetched."""
+    """Commits that come before the events which name them: `data` is a small pack.
+
+    Without it they are a bundle, to be fetched by its name.
+    """
 
     name: str
     size: int
@@ -180,6 +192,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     number: int
     events: tuple[Sent, ...]
     bundle: Bundle | None = None
+    talk: Talk | None = None
 
 
 class Line(Struct, frozen=True, kw_only=True, array_like=True):

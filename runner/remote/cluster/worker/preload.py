@@ -17,7 +17,7 @@ import trio
 
 from runner.remote.cluster.address import workers_folder
 from runner.remote.cluster.wire.bridge import call_trio
-from runner.remote.cluster.wire.messages import ClusterError
+from runner.remote.cluster.wire.messages import ClusterError, Refusal, pack
 from runner.remote.cluster.worker.service import Offer, Service
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class ServiceThread:
         self._service: Service | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._scope = trio.CancelScope()
+        self._ending = False
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autopilot-multi", daemon=True)
 
@@ -54,7 +55,9 @@ class ServiceThread:
                 self._begun.set()
 
     async def answer(self, data: bytes) -> bytes:
-        """Answer a request of a coordinator, in Dask's loop."""
+        """Answer a request of a coordinator, in Dask's loop; once it ends, all are refused."""
+        if self._ending:
+            return pack(Refusal(message="it ends"))
         service, token = self._service, self._token
         if service is None or token is None:
             raise RuntimeError("the worker has not begun")
@@ -62,6 +65,7 @@ class ServiceThread:
 
     async def end(self) -> None:
         """End all sessions, then the thread."""
+        self._ending = True
         if self._token is not None:
             try:
                 self._token.run_sync_soon(self._scope.cancel)

@@ -5,25 +5,28 @@ checkpoint that it does not have.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
 
-from isolation.git.clones.travel import write_travel_bundle
+from isolation.git.clones.travel import packed, write_travel_bundle
 from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.model import StoryId
 from runner.core.text.names import branch_of
-from runner.remote.cluster.wire.messages import Batch, Bundle, sent
+from runner.remote.cluster.wire.messages import Batch, Bundle, Talk, sent
 from runner.remote.cluster.worker.outbox import Outbox
 
 INLINE = 256 << 10
-"""A bundle up to this size travels with its batch; a larger one is fetched in parts."""
+"""Commits up to this size travel with their batch; larger ones are fetched in parts."""
 
 
 class Relay:
-    """The event store of one story; `known` are commits that the coordinator has."""
+    """The event store of one story; `known` are commits that the coordinator has.
+
+    `talk` returns the agent's conversation, which goes along with the end of a session. Blocking.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Relay:
         repository: Repository,
         folder: Path,
         known: Sequence[str],
+        talk: Callable[[], Talk | None],
     ) -> None:
         self._story_id = story_id
         self._fence = fence
@@ -41,6 +45,7 @@ class Relay:
         self._repository = repository
         self._folder = folder
         self._known = list(known)
+        self._talk = talk
         self._number = 0
 
     def append(self, events: Sequence[ev.Event]) -> None:
@@ -56,11 +61,12 @@ class Relay:
             number=self._number,
             events=tuple(sent(event) for event in kept),
             bundle=bundle,
+            talk=self._talk() if any(isinstance(event.body, ev.SessionEnded) for event in kept) else None,
         )
         try:
             trio.from_thread.run(self._outbox.send, batch)
         finally:
-            if bundle is not None:
+            if bundle is not None and bundle.name:
                 (self._folder / bundle.name).unlink(missing_ok=True)
         if bundle is not None:
             self._known.append(bundle.tip)
@@ -75,16 +81,13 @@ class Relay:
         ]
         if not named or named[-1] in self._known:
             return None
-        name, tip = f"{secrets.token_hex(8)}.bundle", named[-1]
+        tip, branch = named[-1], branch_of(self._story_id)
+        small = packed(self._repository, self._folder, tip, without=self._known, most=INLINE)
+        if small:
+            return Bundle(name="", size=len(small), branch=branch, tip=tip, data=small)
+        name = f"{secrets.token_hex(8)}.bundle"
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not write_travel_bundle(self._repository, path, [tip], without=self._known):
             return None
-        size = path.stat().st_size
-        return Bundle(
-            name=name,
-            size=size,
-            branch=branch_of(self._story_id),
-            tip=tip,
-            data=path.read_bytes() if size <= INLINE else b"",
-        )
+        return Bundle(name=name, size=path.stat().st_size, branch=branch, tip=tip)

@@ -1,11 +1,18 @@
-"""The run's budget on a worker: sessions of other workers hold their parts of it, too."""
+"""The run's budget on many machines: sessions elsewhere hold their parts of it, too.
+
+A worker judges by its copy of the run, which is a moment old, so two of them could promise the same money.
+The coordinator judges once more, one session after the other, before the start of a session is recorded.
+"""
 
 from collections.abc import Callable, Sequence
 
+from runner.core.events import events as ev
 from runner.core.limits.budget import Amount, Kind, Part, Spending
 from runner.core.model import RunSnapshot, SessionKind, Status, StoryId
 from runner.core.settings import Settings
+from runner.records.telemetry import load_spending, records_checkout
 from runner.story.context.budget import BudgetLedger, Shortage
+from runner.story.context.context import RunContext, StoryContext
 
 
 class SharedLedger(BudgetLedger):
@@ -48,3 +55,32 @@ class SharedLedger(BudgetLedger):
         """Have those look again who wait for a part: a session elsewhere has ended."""
         changed, self._changed = self._changed, type(self._changed)()
         changed.set()
+
+
+class Authority:
+    """The coordinator's word on whether the run can pay for a session that a worker is about to start."""
+
+    def __init__(self, context: RunContext) -> None:
+        checkout = records_checkout(context.repository.paths)
+        self._ledger = SharedLedger(
+            context.settings, lambda: context.log.snapshot, lambda: load_spending(checkout)
+        )
+
+    def judge(self, event: ev.Body, context: StoryContext) -> Shortage | None:
+        """Set a part aside for a session that is about to start; else return why there is none."""
+        if not isinstance(event, ev.SessionStarted) or event.kind != SessionKind.WORK:
+            return None
+        traits = context.workers.at(event.attempt).agent.traits
+        kind = Kind(agent=event.agent, model=event.model, step=event.step_name)
+        usual = Amount(tokens=traits.usual_tokens, cost=traits.usual_cost)
+        part = self._ledger.take(context.story.id, kind, usual)
+        return part if isinstance(part, Shortage) else None
+
+    def free(self, story_id: StoryId) -> None:
+        """Free the part of a story whose session has ended, or is lost."""
+        self._ledger.give_back(story_id)
+        self._ledger.wake()
+
+    async def changed(self) -> None:
+        """Wait until a part is free."""
+        await self._ledger.changed()

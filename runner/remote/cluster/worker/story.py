@@ -18,7 +18,8 @@ from runner.core.model import RunSnapshot, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records.event_log import EventLog
-from runner.remote.cluster.wire.messages import Line, Start
+from runner.remote.cluster.talks import put_talk, take_talk
+from runner.remote.cluster.wire.messages import Line, Start, Talk
 from runner.remote.cluster.worker.clone import Clone
 from runner.remote.cluster.worker.outbox import FencedError, Outbox
 from runner.remote.cluster.worker.relay import Relay
@@ -51,6 +52,7 @@ class WorkedStory:
         self._outbox = outbox
         self._scope = trio.CancelScope()
         self._is_fenced = False
+        self._workers = workers_of(story, run.settings)
         self._log = EventLog(
             store=Relay(
                 story_id=story.id,
@@ -59,6 +61,7 @@ class WorkedStory:
                 repository=run.repository,
                 folder=run_dir(run.repository.common_dir, snapshot.run_id) / "cluster",
                 known=[commit for commit in (snapshot.base, start.tip, *start.branches.values()) if commit],
+                talk=self._talk,
             ),
             snapshot=snapshot,
             wall_clock=wall_clock,
@@ -114,14 +117,31 @@ class WorkedStory:
             await to_thread.run_sync(self._clone.take, start.bundle)
         make_room = (run.repository, run.worktree_root, story.id, start)
         await to_thread.run_sync(self._clone.make_room, *make_room)
+        if start.talk is not None:
+            await to_thread.run_sync(self._continue_talk, start.talk)
         self._outbox.begin(story.id)
         await self._log.record(intent(story, run))
         sender, receiver = trio.open_memory_channel[StoryId](1)
         slot = Slot(left=sender, story=story)
         slot.grant(story)
-        context = story_context(story, workers_of(story, run.settings), run)
+        context = story_context(story, self._workers, run)
         with sender, receiver:
             await Pipeline(context, interrupted=False, slot=slot).run()
+
+    def _talk(self) -> Talk | None:
+        """Return the agent's conversation for another machine. Blocking."""
+        known = self._log.snapshot.stories[self.story.id].step_history.conversation
+        return take_talk(known, self._workers) if known is not None else None
+
+    def _continue_talk(self, talk: Talk) -> None:
+        """Put the conversation where the sessions of this machine find it, or begin another. Blocking."""
+        path = self._run.workspace_path(self.story.id)
+        if put_talk(talk, self._workers, self._run.write_guard.inside(path, path)):
+            return
+        run = self._log.snapshot
+        own = run.stories[self.story.id]
+        fresh = replace(own, step_history=replace(own.step_history, conversation=None))
+        self._log.snapshot = replace(run, stories={**run.stories, self.story.id: fresh})
 
     def _keep_aside(self) -> None:
         """Keep what a story committed here that now runs elsewhere. Blocking."""
@@ -129,7 +149,7 @@ class WorkedStory:
         tip = repository.branch_tip(branch_of(self.story.id))
         if tip is not None and tip != self._start.tip:
             name = f"{self._log.snapshot.run_id}/{self.story.id}/{self.fence}"
-            keep_fenced(repository, None, name, tip)
+            keep_fenced(repository, name, tip)
 
     def _say(self, event: ev.Event, _run: RunSnapshot) -> None:
         body = event.body
