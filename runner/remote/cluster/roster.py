@@ -1,7 +1,7 @@
 """Which workers serve a run: found at the scheduler, greeted, compared, and opened.
 
 A worker is known by its instance, which is one process. If its connection to the scheduler broke and it has
-joined again, its link goes on at the new address. If a new process came under its name, the old one is lost.
+joined again, its link continues at the new address. If a new process has its name, the old one is lost.
 """
 
 import os

@@ -257,7 +257,7 @@ def work_item_note(repository: Repository, base: str, stories: Iterable[Story], 
     tracker = found.name
     if tracker in HOSTED:
         place = f"as issues of {address_of_issues(repository, settings, tracker).name} on {TITLES[tracker]}"
-    elif tracker in TITLES:
+    elif tracker is not None and tracker in TITLES:
         project = settings.tracker_project
         place = f"in {TITLES[tracker]}" + (f", project {project}" if project else "")
     else:

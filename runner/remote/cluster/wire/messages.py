@@ -119,7 +119,7 @@ class Ack(Struct, frozen=True, kw_only=True):
 
 
 class Talk(Struct, frozen=True, kw_only=True):
-    """The files of an agent's conversation, packed, so that it can go on elsewhere."""
+    """The files of an agent's conversation, packed, so that it can continue elsewhere."""
 
     agent: str
     conversation: str

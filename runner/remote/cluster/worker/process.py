@@ -1,7 +1,7 @@
 """The process of `autopilot-multi worker`: a Dask worker without threads for tasks, which carries stories.
 
 Unlike a plain Dask worker with our preload it outlives its connection. Dask gives a worker up whose
-connection to the scheduler broke; sessions go on, and another Dask worker of this process takes its place.
+connection to the scheduler broke; sessions continue, and another Dask worker of this process takes its place.
 """
 
 import asyncio
