@@ -49,7 +49,7 @@ class _Looks:
                 if is_unchanged(self._repository, seal, thorough=False):
                     self._good.add(seal)
             except (IsolationError, OSError):
-                pass  # whoever needs it looks again, and says it
+                pass  # the story that needs it looks again, and says it
             finally:
                 begun.set()
 
