@@ -6,7 +6,7 @@ shared tree is the user's and is never removed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -77,8 +77,6 @@ async def open_workspace(
     At the end it is closed or kept. With a `pool` it comes from there if it can, and goes back there. With
     `bottoms` it is a layer over a checkout; one that is kept becomes a worktree with files of its own.
     """
-    import trio
-
     if claim is not None:
         begun = resumed or interrupted
         async with _open_shared(repository, request, claim, resumed=resumed, begun=begun) as shared:
@@ -86,6 +84,36 @@ async def open_workspace(
         return
     # Before anything is created: a bad setting leaves no worktree behind.
     require_inside(symlink_directories)
+    with pool.lending() if pool is not None and request.sparse is None else nullcontext():
+        async with _open_worktree(
+            repository,
+            request,
+            limiter,
+            pool,
+            bottoms,
+            symlink_directories=symlink_directories,
+            mounted=mounted,
+            interrupted=interrupted,
+            sweep=sweep,
+        ) as opened:
+            yield opened
+
+
+@asynccontextmanager
+async def _open_worktree(
+    repository: Repository,
+    request: WorkspaceRequest,
+    limiter: "trio.CapacityLimiter",
+    pool: Pool | None,
+    bottoms: Bottoms | None,
+    *,
+    symlink_directories: Sequence[str],
+    mounted: bool,
+    interrupted: bool,
+    sweep: bool,
+) -> AsyncIterator[OpenWorkspace]:
+    import trio
+
     workspace, undo = await create_undoable(
         repository, request, limiter, interrupted=interrupted, pool=pool, bottoms=bottoms
     )

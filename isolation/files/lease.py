@@ -31,13 +31,20 @@ _START_TICKS = 19  # field 22 of /proc/<pid>/stat, counted after the command's c
 
 
 class Lease:
-    """The held right to coordinate; `notes` say what an earlier holder left behind."""
+    """The held right to coordinate; `notes` say what an earlier holder left behind.
 
-    def __init__(self, *, common_dir: Path, lock: LockFile, holder: Holder, notes: tuple[str, ...]) -> None:
+    `changed` is when the program's folder had last changed before this, in nanoseconds: every other holder
+    since then has changed it.
+    """
+
+    def __init__(
+        self, *, common_dir: Path, lock: LockFile, holder: Holder, notes: tuple[str, ...], changed: int
+    ) -> None:
         self._common_dir = common_dir
         self._lock: LockFile | None = lock
         self.holder = holder
         self.notes = notes
+        self.changed = changed
 
     def release(self) -> None:
         """Release the lease; harmless if repeated, or called on a forked child's copy."""
@@ -69,6 +76,7 @@ def acquire(common_dir: Path, run_id: str, *, home: Path | None = None) -> Lease
             raise _held(holder, common_dir)
         time.sleep(0.02)
     try:
+        changed = autopilot_dir(common_dir).stat().st_mtime_ns
         # Under the lock, so that what is found there can only be a dead holder's.
         notes = _settle(common_dir)
         holder = Holder(
@@ -84,7 +92,7 @@ def acquire(common_dir: Path, run_id: str, *, home: Path | None = None) -> Lease
     except BaseException:
         lock.release()
         raise
-    return Lease(common_dir=common_dir, lock=lock, holder=holder, notes=notes)
+    return Lease(common_dir=common_dir, lock=lock, holder=holder, notes=notes, changed=changed)
 
 
 def _make_private(common_dir: Path) -> None:

@@ -47,6 +47,7 @@ _LARGEST_LIST = 1 << 26
 _LONGEST_LOG = 1 << 20
 _TRIES = 5
 _LOCK_SECONDS = 10.0
+_SETTLED = 10**9
 
 
 class Answer(Protocol):
@@ -294,11 +295,9 @@ def _list_others(place: _Place, file: Path) -> None:
     """Write the list in which the branches of other stories are found, besides all packed refs."""
     packed = _packed(place.common)
     stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
-    folder = place.common / "refs" / NAMESPACE
-    for leaf in _names(folder):
-        if not leaf.endswith(".lock") and (commit := _commit_in(folder / leaf)):
-            ref = os.fsencode(_PREFIX + leaf)
-            stories[ref] = b"%b %b\n" % (commit.encode(), ref)
+    for leaf, commit in _loose(place.common / "refs" / NAMESPACE):
+        ref = os.fsencode(_PREFIX + leaf)
+        stories[ref] = b"%b %b\n" % (commit.encode(), ref)
     lines = _STORIES.sub(b"", packed).splitlines(keepends=True)
     # The list is sorted, and says so.
     after = (
@@ -322,6 +321,35 @@ def _is_current(file: Path, packed: Path) -> bool:
         return file.stat().st_mtime_ns >= packed.stat().st_mtime_ns
     except OSError:
         return False
+
+
+_read: dict[str, tuple[tuple[int, ...], str]] = {}
+"""What a file of a branch held, by what the file system said about it."""
+
+
+def _loose(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the branches in a folder. Of many, most have not changed since the last look."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    now = time.time_ns()
+    for entry in entries:
+        if entry.name.endswith(".lock"):
+            continue
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known, commit = _read.get(entry.path, ((), ""))
+        if known != state:
+            commit = _commit_in(Path(entry.path))
+            # What changes at the same moment, by the file system's clock, might look the same.
+            if abs(now - found.st_ctime_ns) > _SETTLED:
+                _read[entry.path] = (state, commit)
+        if commit:
+            yield entry.name, commit
 
 
 def _packed(common: Path) -> bytes:

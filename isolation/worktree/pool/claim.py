@@ -77,7 +77,7 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
             return False
     index, hash_size = git_dir / "index", len(seal.commit) // 2
     try:
-        if touched(index, path, index.stat().st_mtime_ns // 10**9, hash_size):
+        if touched(index, path, hash_size, seal.recent):
             return False
         if seal.prepared:
             return not thorough and ignored_files(repository, path) == seal.ignored

@@ -24,36 +24,59 @@ _LOW = 0xFFFFFFFF
 _HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
 
 
+MOST_RECENT = 1000
+
+
 class IndexSummary(Struct, frozen=True, kw_only=True):
-    """The files of an index with the bytes they have in the tree, and the submodules."""
+    """The files of an index with the bytes they have in the tree, and the submodules.
+
+    `recent` are the entries for which `touched` must look at the file, by their positions: they are no older
+    than the index itself. None if they are too many, or cannot be found by a position.
+    """
 
     files: int
     submodules: int
     size: int
+    recent: tuple[int, ...] | None
 
 
 def summarize(path: Path, hash_size: int = 20) -> IndexSummary:
     """Read an index; raises ValueError if it has another format. Blocks."""
-    count, submodules, size = 0, 0, 0
-    data = path.read_bytes()
+    count, submodules, size, recent = 0, 0, 0, list[int]()
+    data, earliest = path.read_bytes(), _second_of(path)
+    unpack = _MODE_AND_SIZE.unpack_from
     for position, _ in _entries(data, hash_size, named=False):
         count += 1
-        mode, length = _MODE_AND_SIZE.unpack_from(data, position)
+        mode, length = unpack(data, position)
         if mode == _GITLINK:
             submodules += 1
         else:
             size += length
-    return IndexSummary(files=count - submodules, submodules=submodules, size=size)
+        if data[position : position + 4] >= earliest:
+            recent.append(position)
+    findable = len(recent) <= MOST_RECENT and _version(data) != _COMPRESSED_NAMES
+    return IndexSummary(
+        files=count - submodules,
+        submodules=submodules,
+        size=size,
+        recent=tuple(recent) if findable else None,
+    )
 
 
-def touched(path: Path, tree: Path, second: int, hash_size: int = 20) -> tuple[int, ...]:
-    """Return which entries are not as git wrote them, by their positions; only those since a second. Blocks.
+def touched(
+    path: Path, tree: Path, hash_size: int = 20, recent: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """Return which entries are not as git wrote them, by their positions. Blocks.
 
-    Changes in later seconds are left to git.
+    Only those that are no older than the index: changes in later seconds are left to git. With `recent` these
+    are known already.
     """
+    if recent == ():
+        return ()
     found, data, top = [], path.read_bytes(), os.fsencode(tree) + b"/"
-    earliest = max(0, min(second, _LOW)).to_bytes(4, "big")
-    for position, name in _entries(data, hash_size):
+    earliest = _second_of(path)
+    entries = _entries(data, hash_size) if recent is None else _entries_at(data, recent, hash_size)
+    for position, name in entries:
         if data[position : position + 4] < earliest:  # in this order of bytes, as numbers
             continue
         try:
@@ -80,12 +103,32 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
     return bytes(changed)
 
 
+def _second_of(path: Path) -> bytes:
+    """Return the second in which an index was written, as an index has it."""
+    return max(0, min(path.stat().st_mtime_ns // 10**9, _LOW)).to_bytes(4, "big")
+
+
+def _version(data: bytes) -> int:
+    signature, version, _ = _HEADER.unpack_from(data)
+    if signature != b"DIRC" or version not in {2, 3, _COMPRESSED_NAMES}:
+        raise ValueError("not an index of a known version")
+    return int(version)
+
+
+def _entries_at(data: bytes, positions: tuple[int, ...], hash_size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield these entries of an index whose names are not compressed."""
+    for position in positions:
+        flags_at = position + _STAT.size + hash_size
+        if flags_at + 1 >= len(data):
+            raise ValueError("the index is truncated")
+        begin = flags_at + (4 if data[flags_at] << 8 & _EXTENDED else 2)
+        yield position, data[begin : data.index(b"\0", begin)]
+
+
 def _entries(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield each entry: its position, where its ten numbers of the file system begin, and its name."""
     try:
-        signature, version, count = _HEADER.unpack_from(data)
-        if signature != b"DIRC" or version not in {2, 3, _COMPRESSED_NAMES}:
-            raise ValueError("not an index of a known version")
+        version, count = _version(data), _HEADER.unpack_from(data)[2]
         position, name = _HEADER.size, b""
         find = data.index
         for _ in range(count):

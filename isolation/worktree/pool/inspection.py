@@ -39,15 +39,13 @@ def flaw_of(tree: Path, index: IndexSummary) -> str:
             return f"{folder} has another mode, owner or file system than a new folder"
         if _has_attributes(folder):
             return f"{folder} has extended attributes"
-        before = files + len(folders)
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    inodes.add(entry.inode())  # known without a look at the file
-                    files += 1
-        empty += before == files + len(folders)
+        with os.scandir(folder) as found_there:
+            entries = list(found_there)
+        below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        inodes.update([entry.inode() for entry in entries])  # known without a look at the files
+        files += len(entries) - len(below)
+        empty += not entries
+        folders += below
     if (files - 1, empty) != (index.files, index.submodules):
         return f"{files - 1} files and {empty} empty folders, where the index has {index.files}"
     return _held(device, inodes)

@@ -10,7 +10,9 @@ then is no spare.
 import os
 import secrets
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from isolation.errors import IsolationError
@@ -20,7 +22,7 @@ from isolation.git.checkout import admin_dir, read_status
 from isolation.git.contained.object_store import drop_store
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
-from isolation.worktree.pool.index_file import distrust, summarize, touched
+from isolation.worktree.pool.index_file import IndexSummary, distrust, summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import (
     ADMIN_FILES,
@@ -135,13 +137,18 @@ def rebuild(
     """Bring a tree back to how it began, at a commit; return why that is not possible, if so. Blocks."""
     try:
         surroundings = surroundings_of(repository).digest
-        reason = _rebuilt(repository, path, base, surroundings, idle=idle)
-        return reason or _sealed(repository, path, base, run_id, surroundings, guarded=guarded)
+        found = _rebuilt(repository, path, base, surroundings, idle=idle)
+        if isinstance(found, str):
+            return found
+        return _sealed(repository, path, base, run_id, surroundings, guarded=guarded, index=found)
     except (IsolationError, OSError, ValueError) as error:
         return str(error)
 
 
-def _rebuilt(repository: Repository, path: Path, base: str, surroundings: str, *, idle: bool) -> str:
+def _rebuilt(
+    repository: Repository, path: Path, base: str, surroundings: str, *, idle: bool
+) -> IndexSummary | str:
+    """Rebuild a tree, and return its index; the reason if it cannot be done."""
     git_dir = admin_dir(repository, path)
     origin = load_origin(repository.common_dir, git_dir.name) if git_dir else None
     if git_dir is None or origin is None:
@@ -154,17 +161,30 @@ def _rebuilt(repository: Repository, path: Path, base: str, surroundings: str, *
         return "its part of the git directory was changed"
     _reset_admin(git_dir)
     replace_file(git_dir / "HEAD", f"{origin.commit}\n".encode(), durable=False)
-    _restore_index(
-        original_index(repository.common_dir, git_dir.name), path, git_dir / "index", len(base) // 2
-    )
+    source = original_index(repository.common_dir, git_dir.name)
+    _restore_index(source, path, git_dir / "index", len(base) // 2, origin.recent)
+    index = _written_again(repository, path, base, git_dir / "index", idle=idle)
+    if isinstance(index, str):
+        return index
+    replace_file(git_dir / "HEAD", f"{base}\n".encode(), durable=False)
+    return flaw_of(path, index) or index
+
+
+def _written_again(
+    repository: Repository, path: Path, base: str, index: Path, *, idle: bool
+) -> IndexSummary | str:
+    """Write the files of a tree that differ, delete what its index does not name, and return the index."""
+    git = partial(repository.run, cwd=path, check=False, idle=idle)
     # Not `checkout`, which would look into changed files and leave those that hold the same by git's rules,
     # whatever their modes and line ends are.
-    for args in (("read-tree", "--reset", "-u", "--no-recurse-submodules", base), ("clean", "-ffdxq")):
-        done = repository.run(*args, cwd=path, check=False, idle=idle)
-        if done.returncode:
-            return done.stderr.strip() or f"git {args[0]} failed"
-    replace_file(git_dir / "HEAD", f"{base}\n".encode(), durable=False)
-    return flaw_of(path, summarize(git_dir / "index", len(base) // 2))
+    read = git("read-tree", "--reset", "-u", "--no-recurse-submodules", base)
+    if read.returncode:
+        return read.stderr.strip() or "git read-tree failed"
+    with ThreadPoolExecutor(1) as threads:  # git works on another core meanwhile
+        cleaning = threads.submit(git, "clean", "-ffdxq")
+        found = summarize(index, len(base) // 2)
+    cleaned = cleaning.result()
+    return (cleaned.stderr.strip() or "git clean failed") if cleaned.returncode else found
 
 
 def changes_attributes(repository: Repository, old: str, new: str) -> bool:
@@ -176,9 +196,19 @@ def changes_attributes(repository: Repository, old: str, new: str) -> bool:
 
 
 def _sealed(
-    repository: Repository, path: Path, commit: str, run_id: str, surroundings: str, *, guarded: bool
+    repository: Repository,
+    path: Path,
+    commit: str,
+    run_id: str,
+    surroundings: str,
+    *,
+    guarded: bool,
+    index: IndexSummary | None = None,
 ) -> Seal | str:
-    """Return the seal of a tree in which nothing has happened, or why it cannot have one."""
+    """Return the seal of a tree in which nothing has happened, or why it cannot have one.
+
+    `index` is its index, if that was read already.
+    """
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         return "it is not a worktree any more"
@@ -188,7 +218,8 @@ def _sealed(
     if {each.name for each in git_dir.iterdir()} != ADMIN_FILES:
         return "its part of the git directory holds more than that of a new worktree"
     drop_store(repository.common_dir, path.name)
-    remember_origin(repository, path, commit, surroundings)
+    recent = (index or summarize(git_dir / "index", len(commit) // 2)).recent
+    remember_origin(repository, path, commit, surroundings, recent)
     return Seal(
         name=git_dir.name,
         path=str(path),
@@ -197,6 +228,7 @@ def _sealed(
         surroundings=surroundings,
         index=index_identity(git_dir),
         guarded=guarded,
+        recent=recent,
     )
 
 
@@ -211,11 +243,13 @@ def _reset_admin(git_dir: Path) -> None:
             entry.unlink()
 
 
-def _restore_index(source: Path, tree: Path, target: Path, hash_size: int) -> None:
+def _restore_index(
+    source: Path, tree: Path, target: Path, hash_size: int, recent: tuple[int, ...] | None
+) -> None:
     """Bring the index back that a tree began with, so that git writes again what was changed since."""
     at = source.stat().st_mtime_ns
     # Git itself notices what was changed in a later second than the one in which the index was written.
-    changed = touched(source, tree, at // 10**9, hash_size)
+    changed = touched(source, tree, hash_size, recent)
     replace_file(target, distrust(source.read_bytes(), changed, hash_size), durable=False)
     os.utime(target, ns=(at, at))
 

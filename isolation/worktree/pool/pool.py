@@ -18,6 +18,7 @@ from isolation.git.contained.object_store import drop_store
 from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import DOT_GIT, POINTER
 from isolation.model import WorkspaceRequest
+from isolation.worktree.pool.ahead import was_looked_at
 from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
 from isolation.worktree.pool.index_file import summarize
 from isolation.worktree.pool.making import (
@@ -31,8 +32,11 @@ from isolation.worktree.pool.making import (
 from isolation.worktree.pool.preparation import Preparation, ignored_files, inputs_differ
 from isolation.worktree.pool.seals import (
     Seal,
+    by_usefulness,
     claim_seal,
+    count_seals,
     forget_gone,
+    index_identity,
     load_seals,
     remember_origin,
     surroundings_of,
@@ -65,10 +69,12 @@ class Pool:
     trims: bool = False
     preparation: Preparation | None = None
     _given: list[Path] = field(default_factory=list)
+    _lent: int = 0
     _at_work: int = 0
     _failed: int = 0
     _unprepared: bool = False  # the command is at work in a spare, or has failed in one
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _tree: tuple[tuple[int, ...], int] = ((), 0)  # the size of a tree, and the index that says so
 
     def begin(self) -> None:
         """Remove what a killed run left half made, and what is more than the settings allow. Blocks."""
@@ -88,10 +94,7 @@ class Pool:
             return None
         surroundings = surroundings_of(self.repository)
         hooked = surroundings.hooks or (common / "hooks" / "post-checkout").exists()
-        # Those need no second look, or the least checkout.
-        for seal in sorted(
-            seals, key=lambda each: (each.commit != base, not each.prepared, each.run_id != self.run_id)
-        ):
+        for seal in by_usefulness(seals, base, self.run_id):
             if not claim_seal(common, seal.name):
                 continue
             if self._is_good(seal, base, surroundings.digest):
@@ -108,7 +111,9 @@ class Pool:
             return False
         known = seal.run_id == self.run_id and self.guarded
         thorough = not (seal.guarded and self.guarded)
-        return known or is_unchanged(self.repository, seal, thorough=thorough)
+        if known or (not thorough and was_looked_at(self.repository, seal)):
+            return True
+        return is_unchanged(self.repository, seal, thorough=thorough)
 
     def has_prepared(self, spare: Spare, tip: str) -> bool:
         """Whether nothing is left to prepare in a spare for a story that starts at `tip`. Blocks."""
@@ -152,6 +157,9 @@ class Pool:
                 while await self._recycle_one(base(), idle=True):
                     pass
                 others = running()
+                if others is not None:
+                    # A story that has ended still has its tree for a moment, and gives it back.
+                    others = max(others, self._lent)
                 if others is not None and self._missing() > others and await offload(self._has_room):
                     await self._make_one(base(), others)
                 if others is not None:
@@ -174,7 +182,7 @@ class Pool:
                 nursery.start_soon(work)
 
     def _missing(self) -> int:
-        return self.size - len(load_seals(self.repository.common_dir)) - len(self._given) - self._at_work
+        return self.size - count_seals(self.repository.common_dir) - len(self._given) - self._at_work
 
     async def _recycle_one(self, base: str, *, idle: bool) -> bool:
         """Recycle one tree that was given; False if there is none."""
@@ -242,6 +250,17 @@ class Pool:
         return True
 
     @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Know that a story has a tree, or is about to, which may come back at its end."""
+        with self._lock:
+            self._lent += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._lent -= 1
+
+    @contextmanager
     def _working(self) -> Iterator[None]:
         with self._lock:
             self._at_work += 1
@@ -255,8 +274,12 @@ class Pool:
         """Whether the disk has ample room for another tree, and making them has not failed before."""
         if self._failed > 1:
             return False
+        common = self.repository.common_dir
         try:
-            size = summarize(self.repository.common_dir / "index").size
+            now = index_identity(common)
+            if self._tree[0] != now:
+                self._tree = (now, summarize(common / "index").size)
+            size = self._tree[1]
             disk = os.statvfs(self.root if self.root.is_dir() else self.root.parent)
         except (OSError, ValueError):
             return False

@@ -13,7 +13,7 @@ leaves a tree without a seal, which is never used.
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Seal(Struct, frozen=True, kw_only=True):
 
     `index` is what the file system says about its index. `guarded` says that no session could write to it
     while the run that made it was active. `prepared` stands for the command that has run in it, if any, and
-    `ignored` for the files that it left.
+    `ignored` for the files that it left. `recent` is that of its `IndexSummary`.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Seal(Struct, frozen=True, kw_only=True):
     guarded: bool
     prepared: str = ""
     ignored: str = ""
+    recent: tuple[int, ...] | None = None
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -60,10 +61,11 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """The checkout that a tree began with."""
+    """The checkout that a tree began with; `recent` is that of the `IndexSummary` of its index."""
 
     commit: str
     surroundings: str
+    recent: tuple[int, ...] | None = None
 
 
 def load_seals(common_dir: Path) -> tuple[Seal, ...]:
@@ -82,6 +84,22 @@ def _load_all(common_dir: Path) -> Iterator[Seal]:
                     yield seal
 
 
+def by_usefulness(seals: Iterable[Seal], base: str, run_id: str = "") -> list[Seal]:
+    """Return spares in the order in which stories at a commit take them: the least work first."""
+    return sorted(
+        seals, key=lambda each: (each.commit != base, not each.prepared, each.run_id != run_id, each.name)
+    )
+
+
+def count_seals(common_dir: Path) -> int:
+    """Return how many spares are ready, without a look at them."""
+    try:
+        names = os.listdir(pool_dir(common_dir))  # noqa: PTH208  names are enough
+    except FileNotFoundError:
+        return 0
+    return sum(name.endswith(".seal") and not name.startswith(".") for name in names)
+
+
 def write_seal(common_dir: Path, seal: Seal) -> None:
     """Make a spare available."""
     replace_file(_file(common_dir, seal.name, "seal"), msgspec.json.encode(seal), durable=False)
@@ -96,7 +114,13 @@ def claim_seal(common_dir: Path, name: str) -> bool:
     return True
 
 
-def remember_origin(repository: Repository, path: Path, commit: str, surroundings: str) -> None:
+def remember_origin(
+    repository: Repository,
+    path: Path,
+    commit: str,
+    surroundings: str,
+    recent: tuple[int, ...] | None = None,
+) -> None:
     """Remember a tree as it was checked out, before anything runs in it. Blocks."""
     git_dir, common = admin_dir(repository, path), repository.common_dir
     if git_dir is None:
@@ -107,7 +131,7 @@ def remember_origin(repository: Repository, path: Path, commit: str, surrounding
     replace_file(copy, index.read_bytes(), durable=False)
     # Git tells by this time which entries are too new to be trusted.
     os.utime(copy, ns=(before.st_mtime_ns, before.st_mtime_ns))
-    origin = Origin(commit=commit, surroundings=surroundings)
+    origin = Origin(commit=commit, surroundings=surroundings, recent=recent)
     replace_file(_file(common, git_dir.name, "origin"), msgspec.json.encode(origin), durable=False)
 
 

@@ -15,6 +15,7 @@ from isolation.keeper.client import wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
 from isolation.worktree.layers.records import clear_dead
 from isolation.worktree.layers.seeing import cover_all, is_entered
+from isolation.worktree.pool.ahead import drop_stale
 from runner.core.model import RunId
 from runner.records.journal import Journal
 from runner.story.context.error_groups import unwrapped
@@ -51,7 +52,9 @@ async def acquired(
 
 
 def _take(common: Path, run_id: RunId, home: Path | None) -> lease.Lease:
-    return lease.acquire(common, run_id, home=home)
+    held = lease.acquire(common, run_id, home=home)
+    drop_stale(common, held.changed)
+    return held
 
 
 async def _settled(common: Path) -> None:

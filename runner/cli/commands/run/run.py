@@ -196,9 +196,11 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
 
     idle = all(story.id in plan.finished for story in plan.own)
     if not idle:
-        probe_ahead(
-            plan.repository, plan.settings
-        )  # probes in the background while the rest of the program loads
+        from runner.run.pool.ahead import look_at_spares
+
+        # In the background, while the rest of the program loads.
+        probe_ahead(plan.repository, plan.settings)
+        look_at_spares(plan)
     from runner.cli.commands.run.land import land_at_end
     from runner.cli.final_report import print_final_report
     from runner.remote.ci.job import finish_job, prepare_job

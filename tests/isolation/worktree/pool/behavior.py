@@ -1,11 +1,15 @@
 """What stories do to their worktrees, and whether a tree is exactly what a fresh one is."""
 
+import atexit
 import os
+import shutil
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import trio
@@ -17,7 +21,7 @@ from isolation.worktree.opening import create_or_attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.pool.seals import load_seals
 from isolation.worktree.removal import close
-from tests.conftest import git
+from tests.conftest import begin_repository, git
 from tests.isolation.worktree.worktrees import git_dir_of, wanted
 
 Behavior = Callable[[Path], "subprocess.Popen[bytes] | None"]
@@ -40,6 +44,24 @@ def fill(top: Path) -> None:
     (top / ".gitattributes").write_text("*.py text=auto\n")
     git(top, "add", "-A")
     git(top, "commit", "-q", "-m", "fill")
+
+
+def filled(top: Path) -> Path:
+    """Return a new repository that is filled; the first one of a process is made, the others are copies."""
+    shutil.copytree(_template(), top, symlinks=True)
+    return top
+
+
+@cache
+def _template() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="histories-template-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    top = folder / "repo"
+    begin_repository(top)
+    for name, value in (("user.name", "Story"), ("user.email", "story@example.com")):
+        git(top, "config", name, value)
+    fill(top)
+    return top
 
 
 def quietly(path: Path, *args: str) -> None:
@@ -219,6 +241,7 @@ class Stories:
         self.size = size
         self.number = 0
         self.recycled = 0
+        self._pictures: dict[tuple[str, str], dict[str, object]] = {}
 
     def pool(self, run: str, *, guarded: bool = True) -> Pool:
         """Return the pool as a run uses it."""
@@ -250,20 +273,28 @@ class Stories:
 
     def require_fresh(self, workspace: Workspace) -> None:
         """Fail unless a worktree is byte by byte what `git worktree add` makes, index and config included."""
-        fresh = self.root.parent / "fresh"
-        git(self.repository.top, "worktree", "add", "-q", "--detach", str(fresh), workspace.head)
-        try:
-            seen, meant = pictured(workspace.path), pictured(fresh)
-            differing = {key: (seen.get(key), meant.get(key)) for key in seen | meant}
-            wrong = {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
-            assert not wrong, wrong
-            assert workspace.head == git(workspace.path, "rev-parse", "HEAD").strip()
-            assert git(workspace.path, "symbolic-ref", "HEAD").strip() == f"refs/heads/{workspace.branch}"
-            assert {each.name for each in git_dir_of(workspace.path).iterdir()} == NEEDED
-            line = (git_dir_of(workspace.path) / "logs" / "HEAD").read_text().splitlines()[0]
-            assert line.split()[:2] == ["0" * 40, workspace.head]
-        finally:
-            git(self.repository.top, "worktree", "remove", "--force", str(fresh))
+        seen = pictured(workspace.path)
+        meant = self._fresh(workspace.head, str(seen["config"]))
+        differing = {key: (seen.get(key), meant.get(key)) for key in seen | meant}
+        wrong = {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
+        assert not wrong, wrong
+        git_dir = git_dir_of(workspace.path)
+        assert workspace.head == git(workspace.path, "rev-parse", "HEAD").strip()
+        assert (git_dir / "HEAD").read_text() == f"ref: refs/heads/{workspace.branch}\n"
+        assert {each.name for each in git_dir.iterdir()} == NEEDED
+        line = (git_dir / "logs" / "HEAD").read_text().splitlines()[0]
+        assert line.split()[:2] == ["0" * 40, workspace.head]
+
+    def _fresh(self, commit: str, config: str) -> dict[str, object]:
+        """Return what a new worktree at a commit is; the same under the same configuration, so made once."""
+        if (commit, config) not in self._pictures:
+            fresh = self.root.parent / "fresh"
+            git(self.repository.top, "worktree", "add", "-q", "--detach", str(fresh), commit)
+            try:
+                self._pictures[commit, config] = pictured(fresh)
+            finally:
+                git(self.repository.top, "worktree", "remove", "--force", str(fresh))
+        return self._pictures[commit, config]
 
 
 def pictured(path: Path) -> dict[str, object]:

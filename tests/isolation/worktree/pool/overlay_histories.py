@@ -37,7 +37,7 @@ from tests.isolation.worktree.pool.behavior import (
     HARMLESS,
     KEPT,
     Stories,
-    fill,
+    filled,
     pictured,
     quietly,
 )
@@ -62,16 +62,7 @@ class OverlayHistories(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Make a repository, and its first run."""
-        top = self.folder / "repo"
-        top.mkdir()
-        git(top, "init", "-q", "-b", "main")
-        for name, value in (("user.name", "Story"), ("user.email", "story@example.com")):
-            git(top, "config", name, value)
-        (top / "README.md").write_text("hello\n")
-        git(top, "add", "-A")
-        git(top, "commit", "-q", "-m", "first")
-        fill(top)
-        self.stories = Stories(top)
+        self.stories = Stories(filled(self.folder / "repo"))
         self.repository = self.stories.repository
         self.bottoms = self._bottoms()
 

@@ -27,7 +27,7 @@ from isolation.worktree.pool.making import make_spare
 from tests.conftest import git
 from tests.isolation.guard.guard_scenes import require
 from tests.isolation.worktree.pool import overlay_histories
-from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Stories, fill
+from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Stories, filled
 
 SAMPLE, ALL = 3, int(os.environ.get("CHAOS_HISTORIES", "500"))
 OVERLAY_SAMPLE = 4
@@ -46,16 +46,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Make a repository, and the pool of a first run."""
-        top = self.folder / "repo"
-        top.mkdir()
-        git(top, "init", "-q", "-b", "main")
-        for name, value in (("user.name", "Story"), ("user.email", "story@example.com")):
-            git(top, "config", name, value)
-        (top / "README.md").write_text("hello\n")
-        git(top, "add", "-A")
-        git(top, "commit", "-q", "-m", "first")
-        fill(top)
-        self.stories = Stories(top)
+        self.stories = Stories(filled(self.folder / "repo"))
         self.pool = self.stories.pool("run-1")
 
     @precondition(lambda self: self.workspace is None)
