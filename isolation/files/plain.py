@@ -22,11 +22,11 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
 
     Unless it may `follow` links, neither the file nor a folder above it may be one.
     """
-    if not follow and Path(os.path.realpath(path.parent)) != path.parent:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not follow and not _is_at(descriptor, path):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         parts, left = [], most
@@ -34,6 +34,18 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
             parts.append(part)
             left -= len(part)
         return b"".join(parts)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether no folder above an open file is a link."""
+    text = str(path)
+    try:
+        # What the kernel says is one question, for the file that is open; each folder would be one more.
+        if os.readlink(f"/proc/self/fd/{descriptor}") == text:  # noqa: PTH115  a link of procfs
+            return True
+    except OSError:
+        pass  # not on this system
+    return os.path.realpath(path.parent) == str(path.parent)
 
 
 def make_plain_folder(top: Path, folder: Path) -> None:

@@ -30,6 +30,7 @@ from isolation.errors import CommandKilledError, GitCommandError, KeeperError, R
 from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
 from isolation.git.contained.concealment import concealed
+from isolation.git.contained.fifos import set_fifos_aside
 from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
@@ -193,14 +194,15 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
             self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
         )
         if confinement is not None:
-            output = _run(args, where, surroundings, confinement, stdin, idle=idle)
+            output = _run(args, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle)
             if confinement.store:
                 with suppress(OSError):  # they are found where they are; the next command tries again
                     take_over(self.common_dir, confinement.store)
                 self.take_over(confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
-            output = _run((*hookless, *args), where, surroundings, None, stdin, idle=idle)
+            whole = (*hookless, *args)
+            output = _run(whole, where, surroundings, None, stdin, common=self.common_dir, idle=idle)
         if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
             raise CommandKilledError(
                 f"`{_shown(args)}` was killed from outside (signal {-output.returncode})",
@@ -377,6 +379,7 @@ def _run(
     confinement: Confinement | None,
     stdin: bytes | None,
     *,
+    common: Path,
     idle: bool,
 ) -> GitOutput:
     """Run a command; on a story's tree what a session has planted there gets no further than the session."""
@@ -388,7 +391,8 @@ def _run(
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
         if confinement is None:
-            ended = run_unconfined(command, env=surroundings, stdin=stdin)
+            free = partial(set_fifos_aside, common)
+            ended = run_unconfined(command, env=surroundings, stdin=stdin, waiting=free)
         else:
             ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
     except CommandKilledError:

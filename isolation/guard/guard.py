@@ -289,7 +289,12 @@ def for_worktree(
     closed |= {root: "the other worktrees", common: _GIT_DIRECTORY}
     closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
-    opened = (*(_real(each) for each in own if each.is_dir()), *commit_folders(repository, workspace))
+    git_dir = admin_dir(repository, workspace.path)
+    if git_dir and means is Means.MOUNTS:
+        # Git reads it for every worktree, and no command works with one that cannot be read.
+        closed[git_dir / "commondir"] = "the link to the repository"
+    folders = _commit_folders(repository, workspace, git_dir)
+    opened = (*(_real(each) for each in own if each.is_dir()), *folders)
     confinement = Confinement(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
@@ -298,7 +303,13 @@ def for_worktree(
     confinement = with_store(confinement, common, tree.name, seen=seen, tree=tree)
     if PurePosixPath(workspace.branch).parent.parts:  # without, no ref is open at all
         confinement = with_refs(confinement, common, workspace.branch, fresh=True)
-    return through(view, confinement, repository, workspace, shared) if view else confinement
+    if view is None:
+        return confinement
+    if git_dir is None:
+        raise GuardError(
+            f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
+        )
+    return through(view, confinement, repository, tree, git_dir=git_dir, shared=shared)
 
 
 def machine_files(means: Means) -> dict[Path, str]:
@@ -308,9 +319,14 @@ def machine_files(means: Means) -> dict[Path, str]:
     settings are closed to root alone: others cannot write them, and a sandbox inside the session could not
     mount a `/proc` of its own beside a closed part of this one.
     """
+    return _machine_files(root=means is Means.MOUNTS and os.geteuid() == 0)
+
+
+@cache
+def _machine_files(*, root: bool) -> dict[Path, str]:
     groups, settings = "the control groups of processes", "the kernel's settings"
     closed = {"/sys/fs/cgroup": groups}
-    if means is Means.MOUNTS and os.geteuid() == 0:
+    if root:
         closed |= dict.fromkeys(
             ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"), settings
         )
@@ -319,8 +335,12 @@ def machine_files(means: Means) -> dict[Path, str]:
 
 def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, ...]:
     """Return the folders of the git directory that a commit on the workspace's own branch writes to."""
+    return _commit_folders(repository, workspace, admin_dir(repository, workspace.path))
+
+
+def _commit_folders(repository: Repository, workspace: Workspace, git_dir: Path | None) -> tuple[Path, ...]:
     common, namespace = repository.common_dir, PurePosixPath(workspace.branch).parent
-    folders = [common / "objects", common / "lfs", admin_dir(repository, workspace.path)]
+    folders = [common / "objects", common / "lfs", git_dir]
     if namespace.parts:
         refs = (common / "refs" / "heads" / namespace, common / "logs" / "refs" / "heads" / namespace)
         for folder in refs:

@@ -4,13 +4,17 @@ A path begins with `~`, which is every folder that is the user's home, or is abs
 a variable moves a folder or a file, its value is a place too.
 """
 
-import glob
+# Without pathlib: there are some hundred places, and a session waits until all were looked at.
+# ruff: noqa: PTH208
+
+import fnmatch
 import os
 import pwd
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from pathlib import Path
+import stat
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 
 from msgspec import Struct
 
@@ -190,37 +194,113 @@ STORES = (
 )
 
 
-def find_places(store: Store, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the places of a kind that exist now, without symbolic links."""
-    named = [path for text in store.paths for path in expand(text, environ)]
-    named += [
-        part
-        for name in store.variables
-        for part in environ.get(name, "").split(os.pathsep)
-        if part.startswith("/")
-    ]
-    for path in named:
-        for found in glob.glob(path) if "*" in path else (path,):  # noqa: PTH207  of an absolute path
-            if not os.path.lexists(found):  # most do not exist, and this is the cheapest question
+class Look:
+    """One look at the machine for private things; what it learns about a folder holds for all places in it.
+
+    A session waits for it, so paths are texts here, and a folder is read once.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._where = _where(environ)
+        self._names: dict[str, list[str]] = {}
+        self._real: dict[str, str] = {}
+
+    def places(self, store: Store) -> Iterator[tuple[str, bool]]:
+        """Yield the places of a kind that exist now, without symbolic links, and whether each is a folder."""
+        named = [*_expanded(store.paths, self._where)]
+        for name in store.variables:
+            if value := self._environ.get(name):
+                named += [part for part in value.split(os.pathsep) if part.startswith("/")]
+        for path in named:
+            for found in self._matching(path) if "*" in path else (path,):
+                try:  # most do not exist, and this is the cheapest question
+                    mode = os.lstat(found).st_mode
+                    real = self._real_path(found, mode)
+                    if stat.S_ISLNK(mode):
+                        mode = os.lstat(real).st_mode
+                except OSError:
+                    continue
+                if store.usable and not os.access(real, os.R_OK):
+                    continue
+                if not store.holds or _holds(real, mode, store.holds):
+                    yield real, stat.S_ISDIR(mode)
+
+    def _real_path(self, path: str, mode: int) -> str:
+        """Return a path without symbolic links; `mode` is that of what is there."""
+        above, _, name = path.rpartition("/")
+        if stat.S_ISLNK(mode) or name in {"", ".", ".."} or not path.startswith("/"):
+            return os.path.realpath(path)
+        return f"{self._real_folder(above)}/{name}"
+
+    def _real_folder(self, path: str) -> str:
+        """Return a folder's path without symbolic links, and without the slash of the root."""
+        if path and path not in self._real:
+            self._real[path] = self._real_path(path, os.lstat(path).st_mode).rstrip("/")
+        return self._real[path] if path else ""
+
+    def _matching(self, path: str) -> list[str]:
+        """Return what a path with `*` can mean; only the parts with `*` in them are patterns, as in a shell.
+
+        So a home whose name holds `[` is found. Names that begin with a dot are not meant by a `*` alone.
+        """
+        found = [""]
+        for part in path.split("/")[1:]:
+            if "*" not in part:
+                found = [f"{folder}/{part}" for folder in found]
                 continue
-            real = os.path.realpath(found)
-            if store.usable and not os.access(real, os.R_OK):
-                continue
-            if os.path.lexists(real) and (not store.holds or _holds(real, store.holds)):
-                yield Path(real)
+            found = [f"{folder}/{name}" for folder in found for name in self._fitting(folder, part)]
+        return found
+
+    def _fitting(self, folder: str, part: str) -> list[str]:
+        """Return the names in a folder that one part of a path with `*` can mean."""
+        if folder not in self._names:
+            try:
+                self._names[folder] = sorted(os.listdir(folder or "/"))
+            except OSError:
+                self._names[folder] = []
+        names = self._names[folder]
+        start = re.split(r"[*?[]", part, maxsplit=1)[0]
+        if start:
+            # Of a long list, such as that of devices, only the names that begin so are looked at.
+            names = names[bisect_left(names, start) : bisect_left(names, f"{start}\U0010ffff")]
+        else:
+            names = [name for name in names if not name.startswith(".")]
+        fits = _pattern(part).match
+        return names if part == f"{start}*" else [name for name in names if fits(name)]
 
 
-def expand(path: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield where a path is that may begin with `~`: in each home, and where a variable moved it to."""
-    if not path.startswith("~/"):
-        yield path
-        return
-    inside = path.removeprefix("~/")
-    for home in homes(environ):
-        yield f"{home}/{inside}"
-    for folder, variable in _MOVED.items():
-        if inside.startswith(f"{folder}/") and environ.get(variable, "").startswith("/"):
-            yield f"{environ[variable].rstrip('/')}/{inside.removeprefix(f'{folder}/')}"
+_Where = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""The user's homes, and the folders inside a home that variables moved, each with its new place."""
+
+
+def _where(environ: Mapping[str, str]) -> _Where:
+    moved = ((folder, environ.get(variable, "").rstrip("/")) for folder, variable in _MOVED.items())
+    return tuple(homes(environ)), tuple(each for each in moved if each[1].startswith("/"))
+
+
+@lru_cache(maxsize=512)
+def _expanded(paths: tuple[str, ...], where: _Where) -> tuple[str, ...]:
+    homes, moved = where
+    found: list[str] = []
+    for path in paths:
+        if not path.startswith("~/"):
+            found.append(path)
+            continue
+        inside = path.removeprefix("~/")
+        found += [f"{home}/{inside}" for home in homes]
+        found += [f"{new}/{inside[len(old) + 1 :]}" for old, new in moved if inside.startswith(f"{old}/")]
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _pattern(part: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(part))
+
+
+def expand(path: str, environ: Mapping[str, str]) -> Sequence[str]:
+    """Return where a path is that may begin with `~`: in each home, and where a variable moved it to."""
+    return _expanded((path,), _where(environ))
 
 
 def homes(environ: Mapping[str, str]) -> Iterable[str]:
@@ -238,10 +318,16 @@ def _home() -> str:
         return ""
 
 
-def _holds(path: str, pattern: str) -> bool:
-    """Whether a file matches; one that cannot be read as a file counts as private."""
+def _holds(path: str, mode: int, pattern: str) -> bool:
+    """Whether a file matches; what is no file, such as a FIFO, or cannot be read counts as private."""
+    if not stat.S_ISREG(mode):
+        return True
     try:
-        with Path(path).open("rb") as file:
-            return re.search(pattern, file.read(_MOST_READ).decode("utf-8", "replace")) is not None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, _MOST_READ)
+        finally:
+            os.close(descriptor)
     except OSError:
         return True
+    return re.search(pattern, text.decode("utf-8", "replace")) is not None

@@ -10,14 +10,15 @@ Something empty and read-only stands at each private place that exists when a se
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.git.contained.object_store import OWN
-from isolation.guard.private import STORES, Store, expand, find_places, homes
+from isolation.guard.private import STORES, Look, Store, expand, homes
 from isolation.guard.sockets import doors
 from isolation.kernel.noticed.reaching import CALL, NETWORK, PLACE, PROCESS
 from isolation.model import Confinement, Exit, Hidden, Network
@@ -66,69 +67,93 @@ class Seal(Struct, frozen=True, kw_only=True):
         if network is not None:
             stores = (*stores, *doors())
             network = replace(network, allowed=tuple(dict.fromkeys((*network.allowed, *hosts))))
-        spared = {
-            Path(os.path.realpath(path)) for text in (*self.shows, *shows) for path in expand(text, environ)
-        }
-        found: dict[Path, Store] = {}
-        kept = set(spared)
+        spared = {os.path.realpath(path) for text in (*self.shows, *shows) for path in expand(text, environ)}
+        look, found, kept = Look(environ), dict[str, tuple[Store, bool]](), set(spared)
         for store in stores:
-            for place in find_places(store, environ):
-                if spared and (place in spared or spared.intersection(place.parents)):
+            for place, is_folder in look.places(store):
+                if spared and (place in spared or _nearest(place, spared)):
                     continue
-                found.setdefault(place, store)
-                kept.update(Path(os.path.realpath(place / name)) for name in store.shows)
-        kept.update(self.needed)
+                found.setdefault(place, (store, is_folder))
+                kept.update(os.path.realpath(f"{place}/{name}") for name in store.shows)
+        kept.update(map(str, self.needed))
         # Only what no other session opens can tell whether this one has.
-        own = confinement.store and not confinement.store.startswith(".")
+        own = bool(confinement.store) and not confinement.store.startswith(".")
         folder = self.folder / OWN / confinement.store if own else self.folder
         ruled = kept | found.keys()
-        hidden = {place: store for place, store in found.items() if _nearest(place, ruled) not in found}
         shown = [path for path in kept if _nearest(path, ruled) in found and os.path.lexists(path)]
+        stand_ins = _StandIns(folder, shown, own=own)
         return replace(
             confinement,
             hidden={
-                place: _hide(folder, place, store, shown, own=bool(own))
-                for place, store in sorted(hidden.items())
+                _path(place): Hidden(
+                    stand_in=stand_ins.at(place, is_folder=is_folder), what=store.what, signs=store.signs
+                )
+                for place, (store, is_folder) in sorted(found.items())
+                if _nearest(place, ruled) not in found
             },
-            shown=tuple(sorted(shown)),
+            shown=tuple(map(_path, sorted(shown))),
             network=network,
-            noticed=bool(own),
+            noticed=own,
         )
 
     def private(self, environ: Mapping[str, str]) -> frozenset[Path]:
         """Return what is private on this machine now, apart from sign-ins of agents. Blocks."""
-        return frozenset(place for store in STORES for place in find_places(store, environ))
+        look = Look(environ)
+        return frozenset(Path(place) for store in STORES for place, _ in look.places(store))
 
 
-def _hide(folder: Path, place: Path, store: Store, shown: Iterable[Path], *, own: bool) -> Hidden:
-    inside = sorted(path for path in shown if path.is_relative_to(place) and path != place)
-    stand_in = _stand_in(folder, place, inside, own=own)
-    return Hidden(stand_in=stand_in, what=store.what, signs=store.signs)
+class _StandIns:
+    """What is mounted at hidden places: an empty file, or a folder with only the names that show.
 
-
-def _stand_in(folder: Path, place: Path, inside: Sequence[Path], *, own: bool) -> Path:
-    """Return what is mounted at a place: an empty file, or a folder with only the names that show.
-
-    Places without such names can share one, unless each is to have its `own`.
+    Places without such names can share one, unless each is to have its `own`. Only this program writes
+    there, so what was made for an earlier session is as it was.
     """
-    key = hashlib.sha256("\0".join(map(str, (place, *inside))).encode("utf-8", "surrogateescape"))
-    name = key.hexdigest()[:16]
-    if not place.is_dir():
-        file = folder / (name if own else _FILE)
-        if not file.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            file.touch()
-        return file
-    made = folder / (name if own or inside else _FOLDER)
-    made.mkdir(parents=True, exist_ok=True)
-    for path in inside:
-        target = made / path.relative_to(place)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.touch()
-    return made
+
+    def __init__(self, folder: Path, shown: Sequence[str], *, own: bool) -> None:
+        self._folder, self._shown, self._own = str(folder), shown, own
+        try:
+            self._made = set(os.listdir(folder))  # noqa: PTH208  names are enough
+        except OSError:
+            self._made = set()
+
+    def at(self, place: str, *, is_folder: bool) -> Path:
+        """Return what is mounted at a place, which is made if it is not there."""
+        inside = tuple(sorted(path for path in self._shown if path.startswith(f"{place}/")))
+        name = _FOLDER if is_folder else _FILE
+        if self._own or (inside and is_folder):
+            name = _name_of(name, place, *inside)
+        made = _path(f"{self._folder}/{name}")
+        if name not in self._made:
+            self._made.add(name)
+            made.parent.mkdir(parents=True, exist_ok=True)
+            if is_folder:
+                made.mkdir(exist_ok=True)
+            else:
+                made.touch()
+        if is_folder:
+            for path in inside:
+                _show(Path(path), made / path[len(place) + 1 :])
+        return made
+
+
+def _show(path: Path, target: Path) -> None:
+    """Make the name on which something that shows is mounted."""
+    if path.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    elif not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+
+
+@lru_cache(maxsize=4096)
+def _name_of(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4096)
+def _path(text: str) -> Path:
+    """Return a path, the same object for the same text: hundreds of them are needed for each session."""
+    return Path(text)
 
 
 def missed(output: str, confinement: Confinement, environ: Mapping[str, str]) -> str:
@@ -169,6 +194,10 @@ def _short(path: Path, environ: Mapping[str, str]) -> str:
     return str(path)
 
 
-def _nearest(path: Path, ruled: Iterable[Path]) -> Path | None:
-    """Return the deepest of the paths that lies above a path."""
-    return next((folder for folder in path.parents if folder in ruled), None)
+def _nearest(path: str, ruled: Container[str]) -> str:
+    """Return the deepest of the paths that lies above a path; empty if none does."""
+    while path not in {"", "/"}:
+        path = path[: path.rindex("/")] or "/"
+        if path in ruled:
+            return path
+    return ""

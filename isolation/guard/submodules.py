@@ -31,12 +31,13 @@ _LINKED = ("worktrees", _MODULES, "objects")
 _CONFIGURATIONS = ("config", "config.worktree")
 
 
-def settle_submodules(repository: Repository, tree: Path) -> None:
+def settle_submodules(repository: Repository, tree: Path, git_dir: Path | None = None) -> None:
     """Rewrite the links of a worktree's submodules so that they are right at both of its paths. Blocks.
 
-    Does nothing in a worktree that no view has shown. No session may be running there.
+    Does nothing in a worktree that no view has shown. No session may be running there. `git_dir` is the git
+    directory of the worktree, if it is known.
     """
-    git_dir = admin_dir(repository, tree)
+    git_dir = git_dir or admin_dir(repository, tree)
     if git_dir is None or not (git_dir / _MODULES).is_dir():
         return
     seen, place = _first_line(git_dir / DOT_GIT), _first_line(git_dir / POINTER)

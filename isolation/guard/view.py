@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from isolation.errors import GuardError
 from isolation.files.disk import replace_file
-from isolation.git.checkout import admin_dir
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.repository import Repository
 from isolation.guard.submodules import DOT_GIT, POINTER, settle_submodules
-from isolation.model import Confinement, Workspace
+from isolation.model import Confinement
 from isolation.paths import RepositoryPaths, git_place
 
 _EXCLUDE = "autopilot-view-exclude"
@@ -99,14 +99,15 @@ def view_of(paths: RepositoryPaths, root: Path, environ: Mapping[str, str]) -> V
 
 
 def through(
-    view: View, confinement: Confinement, repository: Repository, workspace: Workspace, shared: Sequence[str]
+    view: View,
+    confinement: Confinement,
+    repository: Repository,
+    tree: Path,
+    *,
+    git_dir: Path,
+    shared: Sequence[str],
 ) -> Confinement:
     """Return a worktree's confinement as seen through the view; makes the folders to mount on. Blocks."""
-    tree, git_dir = workspace.path, admin_dir(repository, workspace.path)
-    if git_dir is None:
-        raise GuardError(
-            f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
-        )
     if view.git_place != view.git_dir:
         _make_mount_point(view.git_place)
 
@@ -130,7 +131,7 @@ def through(
     named = (*confinement.read_only, *confinement.writable)
     sources = {seen(path): confinement.sources.get(path, path) for path in dict.fromkeys(named)}
     dot_git, pointer = _own_files(view, git_dir)
-    settle_submodules(repository, tree)
+    settle_submodules(repository, tree, git_dir)
     writable.append(seen(git_dir) / "gitdir")
     sources[seen(git_dir) / "gitdir"] = pointer
     for inner in view.nested:
@@ -144,12 +145,11 @@ def through(
         sources[place / ".git"] = dot_git
         read_only[place / ".git"] = "the link to the git directory"
     brought = [each for each in _brought(view, repository, shared) if _can_take(tree, each[1])]
-    for place, (folder, relative) in product(standing, brought):
-        sources[place / relative] = folder
-        if folder in view.borrowed:
-            read_only[place / relative] = "an environment of the main checkout"
-        else:
-            writable.append(place / relative)
+    lent = {place / relative: folder for place, (folder, relative) in product(standing, brought)}
+    sources |= lent
+    closed = {place for place, folder in lent.items() if folder in view.borrowed}
+    read_only |= dict.fromkeys(closed, "an environment of the main checkout")
+    writable += [place for place in lent if place not in closed]
     return replace(
         confinement,
         tree=tree,
@@ -183,8 +183,16 @@ def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
     dot_git, pointer = git_dir / DOT_GIT, git_dir / POINTER
     place = view.git_place / git_dir.relative_to(view.git_dir)
     for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):
-        replace_file(file, os.fsencode(text), durable=False)
+        if not _is_text(file, os.fsencode(text)):
+            replace_file(file, os.fsencode(text), durable=False)
     return dot_git, pointer
+
+
+def _is_text(file: Path, text: bytes) -> bool:
+    try:
+        return read_plain(file, LONGEST_POINTER, follow=False) == text
+    except OSError:
+        return False
 
 
 def _without_inner(view: View, git_dir: Path, tree: Path, inner: Path) -> Path:

@@ -74,16 +74,28 @@ def stand_ins(texts: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def preload(*, network: bool) -> None:
-    """Import what confines a session, once for every process that is forked afterwards."""
-    with suppress(ImportError, OSError):  # a session that must be confined then fails with the reason
+    """Import what confines a session, and find its calls, once for all processes that are forked later."""
+    # Without something of this, a session that must be confined fails with the reason.
+    with suppress(ImportError, OSError, AttributeError):
         import isolation.kernel.landlock
         import isolation.kernel.mounts
+        import isolation.kernel.noticed.openings
+        import isolation.kernel.seccomp
         import isolation.kernel.separation
 
+        # To find a call of the C library takes longer than the call.
+        for library, names in (
+            (isolation.kernel.landlock.LIBC, ("syscall", "prctl")),
+            (isolation.kernel.mounts.LIBC, ("syscall", "prctl", "unshare", "mount", "capget", "capset")),
+            (isolation.kernel.seccomp.LIBC, ("syscall",)),
+            (isolation.kernel.noticed.openings.LIBC, ("inotify_init1", "inotify_add_watch")),
+        ):
+            for name in names:
+                getattr(library, name)
         if network:
             import isolation.kernel.socket_families
             import isolation.network.namespace
-            import isolation.network.proxy  # noqa: F401  for later
+            import isolation.network.proxy
 
 
 def confine(texts: Sequence[bytes]) -> list[socket.socket]:
@@ -134,7 +146,10 @@ def _enter_network(allowed: Sequence[bytes]) -> list[socket.socket]:
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in _MARKS}
+    found: dict[bytes, list[bytes]] = {mark: [] for mark in _MARKS}
+    for text in texts[1:]:
+        found[text[:1]].append(text[1:])
+    return found
 
 
 def _start(request: Request, streams: Streams) -> int:

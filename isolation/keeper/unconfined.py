@@ -19,31 +19,57 @@ from isolation.errors import CommandLimitError, KeeperError
 from isolation.keeper.confined import Ended
 
 _NOWHERE = "/"
+_LOOK_SECONDS = 0.5
+"""After how long a command counts as one that takes long."""
 _TICK = 0.1
 """How often the output of a command is measured, in seconds; its end is noticed at once."""
 
 
-def run_unconfined(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes | None = None) -> Ended:
+def run_unconfined(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    waiting: Callable[[], None] | None = None,
+) -> Ended:
     """Run a command to its end; raises KeeperError if it cannot be started.
 
-    It starts in the root folder, which is always there, so its arguments must say where it works.
+    It starts in the root folder, which is always there, so its arguments must say where it works. While it
+    takes long, `waiting` is called again and again.
     """
     try:
-        done = subprocess.run(  # noqa: S603  the caller's command
+        process = subprocess.Popen(  # noqa: S603  the caller's command
             argv,
             cwd=_NOWHERE,
             env=env,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            check=False,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         raise KeeperError(
             f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}",
             hint="check the limit on open files (ulimit -n)",
         ) from error
-    return Ended(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    with process:
+        try:
+            output, errors = _communicate(process, stdin, waiting)
+        except BaseException:
+            process.kill()
+            raise
+    return Ended(returncode=process.returncode, stdout=output, stderr=errors)
+
+
+def _communicate(
+    process: "subprocess.Popen[bytes]", stdin: bytes | None, waiting: Callable[[], None] | None
+) -> tuple[bytes, bytes]:
+    while True:
+        try:
+            return process.communicate(stdin, timeout=_LOOK_SECONDS if waiting else None)
+        except subprocess.TimeoutExpired:
+            stdin = None  # it was accepted by the first call, which the next one continues
+            if waiting is not None:
+                waiting()
 
 
 def run_bounded(

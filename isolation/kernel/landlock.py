@@ -31,11 +31,11 @@ _SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 """Keep abstract sockets, and signals, within the domain."""
 _REFER_SINCE, _TRUNCATE_SINCE, _SCOPES_SINCE = 2, 3, 6
 
-_libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(number: int, *arguments: object) -> int:
-    result: int = _libc.syscall(number, *arguments)
+    result: int = LIBC.syscall(number, *arguments)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), "landlock")
@@ -44,7 +44,7 @@ def _call(number: int, *arguments: object) -> int:
 
 def forbid_new_privileges() -> None:
     """Forbid, for good, that set-user-id programs add privileges."""
-    if _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) < 0:
+    if LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) < 0:
         raise OSError(ctypes.get_errno(), "no_new_privs", "landlock")
 
 

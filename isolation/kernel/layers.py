@@ -17,7 +17,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from isolation.kernel.mounts import NEW_MOUNTS, checked, enter_namespaces, libc
+from isolation.kernel.mounts import LIBC, NEW_MOUNTS, checked, enter_namespaces
 
 _NEW_USERS = 0x10000000
 _DETACH = 2
@@ -54,7 +54,7 @@ def join(pid: int) -> None:
             if os.readlink(theirs) != os.readlink(f"/proc/self/ns/{kind}"):  # noqa: PTH115  links of procfs
                 opened.append((os.open(theirs, os.O_RDONLY | os.O_CLOEXEC), number))
         for descriptor, number in opened:
-            checked(libc.setns(descriptor, number), "join the mounts of another process")
+            checked(LIBC.setns(descriptor, number), "join the mounts of another process")
     finally:
         for descriptor, _ in opened:
             os.close(descriptor)
@@ -80,7 +80,7 @@ def cover(target: Path, bottom: Path, upper: Path, work: Path, *, trusted: bool)
         # Descriptors name the folders, so that no character needs escaping.
         named = "lowerdir=/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{}"
         options = f"{named.format(*folders)},{_OPTIONS[trusted]}".encode()
-        mounted = libc.mount(b"overlay", bytes(target), b"overlay", ctypes.c_ulong(0), options)
+        mounted = LIBC.mount(b"overlay", bytes(target), b"overlay", ctypes.c_ulong(0), options)
         checked(mounted, "mount an overlay")
     finally:
         for folder in folders:
@@ -97,6 +97,6 @@ def is_covered(target: Path) -> bool:
 
 def uncover(target: Path) -> None:
     """Remove the mount at a path; what still uses it keeps it for itself. Raises MountError."""
-    if libc.umount2(bytes(target), 0) == 0:
+    if LIBC.umount2(bytes(target), 0) == 0:
         return
-    checked(libc.umount2(bytes(target), _DETACH), "remove an overlay")
+    checked(LIBC.umount2(bytes(target), _DETACH), "remove an overlay")

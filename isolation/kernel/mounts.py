@@ -28,6 +28,7 @@ NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x20000, 0x10000000, 0x40000000
 _CURRENT_FOLDER = -100
 _CLONE, _NO_FOLLOW, _EMPTY_PATH, _RECURSIVE = 1, 0x100, 0x1000, 0x8000
 _FROM_EMPTY_PATH = 4
+_NOTHING = -1
 _READ_ONLY = struct.pack("=QQQQ", 1, 0, 0, 0)
 _SLAVE, _ALL_BELOW = 1 << 19, 1 << 14
 _DROP_FROM_BOUNDS = 24
@@ -41,7 +42,7 @@ change the whole machine: its network, accounting, start, clock, terminals, audi
 NETWORK_ADMIN = 12
 """The capability by which root could connect a network of its own with the machine's."""
 
-libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 """For this room alone."""
 
 
@@ -75,32 +76,35 @@ def isolate_mounts(
     privileged = enter_namespaces(NEW_MOUNTS | (_NEW_NETWORK if network else 0))
     copies = []
     for paths, read_only in ((closed, True), (open_within, False)):
-        named = [(path, sources.get(path, path)) for path in paths]
-        copies += [(path, _copy(source, read_only=read_only)) for path, source in named if _exists(source)]
+        copies += [(path, _copy(sources.get(path, path), read_only=read_only)) for path in paths]
     hidden, shown = seal
-    copies += [(path, _copy(source, read_only=True)) for path, source in hidden.items() if _exists(path)]
-    copies += [(path, _copy(path, read_only=False)) for path in shown if _exists(path)]
+    # Without its stand-in a place would not be hidden, so that is an error.
+    copies += [(path, _copy(source, read_only=True, needed=True)) for path, source in hidden.items()]
+    copies += [(path, _copy(path, read_only=False)) for path in shown]
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):
-        moved = libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
-        # What was just deleted needs no stand-in; its deeper paths are gone with it.
-        gone = path in hidden or path in shown
-        if not (moved < 0 and gone and ctypes.get_errno() == errno.ENOENT):
-            checked(moved, "move a mount")
+        if copy == _NOTHING:
+            continue
+        moved = LIBC.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
+        if moved < 0:
+            failure = ctypes.get_errno()
+            # What was just deleted needs no stand-in; its deeper paths are gone with it.
+            if (path not in hidden and path not in shown) or _exists(path):
+                raise MountError(failure, os.strerror(failure), "move a mount")
         os.close(copy)
 
 
 def enter_namespaces(kinds: int) -> bool:
     """Leave the machine's mounts and what else is asked for; true if no user namespace was needed."""
     user, group = os.geteuid(), os.getegid()
-    if user == 0 and libc.unshare(kinds) == 0:
+    if user == 0 and LIBC.unshare(kinds) == 0:
         checked(
-            libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
+            LIBC.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
             "make the mounts private",
         )
         return True
-    if libc.unshare(_NEW_USERS | kinds) < 0:
+    if LIBC.unshare(_NEW_USERS | kinds) < 0:
         code = ctypes.get_errno()
         # The kernel's own message would be "No space left on device".
         words = "the limit of namespaces is reached" if code == errno.ENOSPC else os.strerror(code)
@@ -126,13 +130,21 @@ def _exists(path: bytes) -> bool:
     return True
 
 
-def _copy(path: bytes, *, read_only: bool) -> int:
-    """Clone the mount of a folder, with everything below, to be mounted later."""
+def _copy(path: bytes, *, read_only: bool, needed: bool = False) -> int:
+    """Clone the mount of a folder, with everything below, to be mounted later.
+
+    Returns `_NOTHING` if there is nothing at the path, unless it is needed.
+    """
     flags = _CLONE | _NO_FOLLOW | _RECURSIVE | os.O_CLOEXEC
-    copy = checked(libc.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags), "clone a mount")
+    copy: int = LIBC.syscall(_OPEN_TREE, _CURRENT_FOLDER, path, flags)
+    if copy < 0:
+        failure = ctypes.get_errno()
+        if not needed and not _exists(path):
+            return _NOTHING
+        raise MountError(failure, os.strerror(failure), "clone a mount")
     if read_only:
         how = (copy, b"", _EMPTY_PATH | _RECURSIVE, _READ_ONLY, ctypes.c_size_t(len(_READ_ONLY)))
-        checked(libc.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
+        checked(LIBC.syscall(_MOUNT_SETATTR, *how), "make a mount read-only")
     return copy
 
 
@@ -143,7 +155,7 @@ def _mount_overlay(target: bytes, upper: bytes, work: bytes, *, privileged: bool
     # Every changed file is whole in the upper folder, and no folder is a mere reference to another.
     options += ",redirect_dir=off,metacopy=off,index=off" if privileged else ",userxattr"
     checked(
-        libc.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
+        LIBC.mount(b"overlay", target, b"overlay", ctypes.c_ulong(0), options.encode()), "mount an overlay"
     )
     for folder in folders:
         os.close(folder)
@@ -153,10 +165,10 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
     """Drop the capabilities that would undo a confinement; an ordinary user has none of them."""
     dropped = (*_ESCAPES, *more)
     for number in dropped:
-        libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
+        LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     held = ctypes.create_string_buffer(24)
-    checked(libc.capget(header, held), "read the capabilities")
+    checked(LIBC.capget(header, held), "read the capabilities")
     words = list(struct.unpack("=6I", held.raw))
     lost = sum(1 << number for number in dropped)
     # Three words with the lower capabilities, then three with the others.
@@ -164,4 +176,4 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
         word & ~((lost >> 32 if high else lost) & 0xFFFFFFFF)
         for high, word in zip((0, 0, 0, 1, 1, 1), words, strict=True)
     ]
-    checked(libc.capset(header, struct.pack("=6I", *words)), "drop capabilities")
+    checked(LIBC.capset(header, struct.pack("=6I", *words)), "drop capabilities")

@@ -25,6 +25,8 @@ _SET_FILTER = 1
 _SPECULATION_ALLOWED = 1 << 2
 _LOAD, _RETURN = 0x20, 0x06
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+
 
 def set_filter(code: bytes, flags: int = 0) -> int:
     """Filter this process, on a machine in `NATIVE`; raises OSError if that fails.
@@ -35,8 +37,7 @@ def set_filter(code: bytes, flags: int = 0) -> int:
     instructions = ctypes.create_string_buffer(code, len(code))
     # The instructions' number, padding, and where they are.
     filter_ = struct.pack("@HP", len(code) // 8, ctypes.addressof(instructions))
-    libc = ctypes.CDLL(None, use_errno=True)
-    result: int = libc.syscall(number, _SET_FILTER, ctypes.c_uint(flags | _SPECULATION_ALLOWED), filter_)
+    result: int = LIBC.syscall(number, _SET_FILTER, ctypes.c_uint(flags | _SPECULATION_ALLOWED), filter_)
     if result < 0:
         failure = ctypes.get_errno()
         raise OSError(failure, os.strerror(failure), "seccomp")

@@ -46,10 +46,9 @@ def separate(*, sockets: bool = False) -> None:
     kernel offers fails.
     """
     enter_domain(sockets=sockets)
-    code = limits_filter(os.uname().machine)
-    if code:
+    if _LIMITS:
         try:
-            set_filter(code)
+            set_filter(_LIMITS)
         except OSError as error:
             if error.errno not in {errno.ENOSYS, errno.EINVAL, errno.EPERM}:
                 raise
@@ -79,3 +78,7 @@ def limits_filter(machine: str) -> bytes:
                 answer(REFUSE | errno.EPERM),
             ]
     return b"".join((*blocks, answer(ALLOW))) if blocks else b""
+
+
+_LIMITS = limits_filter(os.uname().machine)
+"""Made once, in the process that all keepers are forked from."""

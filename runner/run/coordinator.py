@@ -67,7 +67,7 @@ from runner.run.notices.notifier import notifying
 from runner.run.orchestrator import Orchestrator, World
 from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
-from runner.run.side_tasks import aggregating, drafting, pooling, refreshing, start_export
+from runner.run.side_tasks import aggregating, drafting, freeing, pooling, refreshing, start_export
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
@@ -448,6 +448,7 @@ async def _orchestrate_with(
         drafting(context, assignment.stories),
         notifying(context, interaction.ring),
         pooling(context),
+        freeing(context),
         trio.open_nursery() as desk,
     ):
         if interaction.dialog is not None:

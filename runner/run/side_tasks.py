@@ -13,6 +13,7 @@ import trio
 from trio import to_thread
 
 from isolation.errors import KeeperError
+from isolation.git.contained.fifos import set_fifos_aside
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
 from runner.core.model import RunSnapshot, Status, Story
@@ -27,6 +28,7 @@ from runner.story.context.context import RunContext
 if TYPE_CHECKING:
     from runner.flows.overview import AggregatePage
 
+FREE_SECONDS = 2.0
 AGGREGATE_SECONDS = 1.0
 MOST_LOAD = 0.05
 """Which share of one processor the aggregated state may take."""
@@ -92,6 +94,21 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
         yield
         nursery.cancel_scope.cancel()
     await to_thread.run_sync(write)
+
+
+@asynccontextmanager
+async def freeing(context: RunContext) -> AsyncIterator[None]:
+    """Free git commands of sessions that wait for a FIFO, which another one made of a file of git's."""
+
+    async def keep() -> None:
+        while True:
+            await trio.sleep(FREE_SECONDS)
+            await to_thread.run_sync(set_fifos_aside, context.repository.common_dir)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -32,18 +32,32 @@ def test_a_session_moves_the_branch_of_its_own_story_only(repo: Path) -> None:
     sees = "git show autopilot/a:a && git log -1 autopilot/packed"
     back = "git checkout -q autopilot/b && git merge-base --is-ancestor main HEAD"
     write_story(repo, "b", command=f"{sees} && {own} && {moves} && {deletes}; {back}", depends_on=["a"])
-    ran = run(repo, "--json")
-    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.err
+    wrecks = 'cd "$(git rev-parse --git-common-dir)"; mkdir objects/ff; mkfifo objects/ff/made; rm -r refs/*'
+    waits = 'cd "$(git rev-parse --git-dir)"; for N in HEAD commondir; do rm -f $N; mkfifo $N; done'
+    write_story(repo, "c", command=f"echo c > c; {wrecks}; exit 0")
+    met = "until [ -e {0}/{1} ]; do sleep 0.05; done"
+    meet = repo.parent
+    write_story(repo, "d", command=f"{waits}; touch {meet}/planted; {met.format(meet, 'listed')}")
+    write_story(
+        repo, "e", command=f"{met.format(meet, 'planted')}; git worktree list > e; touch {meet}/listed"
+    )
+    ran = run(repo, "--max-stories", "4", "--window", "fixed", "--json")
+    assert [ran.story(name)["status"] for name in "abced"] == ["done"] * 4 + ["failed"], ran.err
+    assert "worktrees/d/HEAD" in ran.story("d")["reason"]
+    assert (repo / ".git" / "worktrees" / "d" / "commondir").read_text() == "../..\n"
     assert git(repo, "rev-parse", "autopilot/a").strip() == ran.story("a")["commit"]
     assert git(repo, "log", "-1", "--format=%s", "autopilot/b") == "c\n"
     refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot").split()
-    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "packed")]
+    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "c", "d", "e", "packed")]
+    assert git(repo, "show", "autopilot/c:c") == "c\n"
+    (log,) = repo.glob(".git/autopilot/runs/*/c/*.log")
+    assert "it deleted the branch of its story, which stays as it was" in log.read_text()
+    assert "it left what is no object of git among its objects, which was removed: ff/made" in log.read_text()
     (log,) = repo.glob(".git/autopilot/runs/*/b/*.log")
     named = "no effect outside of its worktree: autopilot/a, autopilot/aside, autopilot/x"
     assert named in log.read_text()
-    assert not (repo / ".git" / "autopilot" / "refs").exists() or not list(
-        (repo / ".git" / "autopilot" / "refs").iterdir()
-    ), "what was a worktree's own goes with it"
+    left = [each.name for each in (repo / ".git" / "autopilot" / "refs").iterdir()]
+    assert left == ["d"], "what was a worktree's own goes with it"
 
 
 def test_a_story_whose_branch_another_one_moved_is_not_done(repo: Path) -> None:

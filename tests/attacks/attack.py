@@ -40,7 +40,7 @@ class Attack:
     such a session succeeds, so that the program works on with what it left. `target` is a text by which the
     program can name what was refused. What is `alone` has a session of its own, which fails. `needs` is what
     the machine must have, and the user be able to read or write, for the attack to mean anything. `silent` is
-    why nothing is named although it fails.
+    why nothing can be named: nothing is refused that anybody could observe.
     """
 
     name: str

@@ -6,9 +6,10 @@ import math
 import os
 import shutil
 import socket
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
@@ -59,6 +60,7 @@ class Scene:
     heard: set[str] = field(default_factory=set)
     shown: dict[str, str] = field(default_factory=dict)
     stories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     _before: dict[str, object] = field(default_factory=dict)
     _after: dict[str, object] = field(default_factory=dict)
@@ -98,11 +100,10 @@ class Scene:
         return (self.folder / "loot" / f"{name}.status").exists()
 
     def named(self, attack: Attack) -> bool:
-        """Return whether the program's own words about the session name what was refused."""
+        """Return whether the program's own words about the session name what it refused."""
         story = next(story for story, attacks in self.sessions.items() if attack in attacks)
-        reason = str(self.stories.get(story, {}).get("reason", ""))
         target = Template(attack.target).safe_substitute(self.variables)
-        return bool(target) and target in reason
+        return bool(target) and target in self.words[story]
 
     def overdue(self, name: str) -> bool:
         """Return whether an attack's script was ended because its time was over, so nothing answered it."""
@@ -156,6 +157,7 @@ class Scene:
         told = person.run(self.repo, "status", "--json")
         assert "stories" in told.data, ran.err
         self.stories = {story["id"]: story for story in told.data["stories"]}
+        self.words = {story: self._words_about(story) for story in self.sessions}
         self.shown["terminal status"] = self._show(person, "status")
         for kind in ("html", "markdown", "github", "junit", "gitlab"):
             self.shown[kind] = self._show(person, "report", "--format", kind)
@@ -167,6 +169,19 @@ class Scene:
                 self.shown[f"committed {story}"] = shown.stdout
         counted = [name for name in self.sessions if not _sane(self.stories.get(name))]
         self.shown["counted"] = "\n".join(f"{name} is counted" for name in counted)
+
+    def _words_about(self, story: str) -> str:
+        """Return what the program itself says about a session: in its reason, its log, and notes."""
+        words = [str(self.stories.get(story, {}).get("reason", ""))]
+        records = self.repo / ".git" / "autopilot"
+        for log in records.glob(f"runs/*/{story}/*.log"):
+            lines = log.read_text(errors="replace").splitlines()
+            words += [line for line in lines if line.startswith("autopilot-multi: ")]
+        with closing(sqlite3.connect(f"file:{records}/journal.db?mode=ro", uri=True)) as journal:
+            noted = journal.execute("SELECT data FROM events WHERE kind = 'Noted'").fetchall()
+        notes = [json.loads(row[0]) for row in noted]
+        words += [note["message"] for note in notes if note.get("story_id") == story]
+        return "\n".join(words)
 
     def _show(self, person: Person, *args: str) -> str:
         shown: Ran = person.run(self.repo, *args)

@@ -31,9 +31,9 @@ ALWAYS = ("git-objects-delete-loose", "planted-thief-file", "planted-thief-varia
 """What is in every sample, besides each attack of so many."""
 
 
-COLUMNS = ("tried", "stopped", "through", "named", "own view", "in vain", "silent", "unnamed")
-"""`own view`: nothing was refused, since the attempt met only what is the story's own, or something empty.
-`in vain`: it fails without a seal, too. `silent`: it says why nothing can be named. `unnamed`: all others."""
+COLUMNS = ("tried", "stopped", "through", "named", "cannot", "in vain", "unnamed")
+"""`named`: in the reason, the log or a note. `cannot`: nothing is refused that could be named; its `silent`
+says why. `in vain`: it fails without a seal, too, so it proves nothing here. `unnamed`: all others."""
 
 
 def column(scene: Scene, attack: Attack) -> str:
@@ -42,29 +42,30 @@ def column(scene: Scene, attack: Attack) -> str:
         return "through"
     if scene.named(attack):
         return "named"
-    if scene.worked(attack.name):
-        return "own view"
-    if scene.in_vain(attack):
-        return "in vain"
-    return "silent" if attack.silent or scene.overdue(attack.name) else "unnamed"
+    if attack.silent:
+        return "cannot"
+    return "in vain" if scene.in_vain(attack) else "unnamed"
 
 
 def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
     """Return what became of the attacks, one line for each family, and those to be looked at by name."""
     counts: dict[str, Counter[str]] = {}
     noted: list[str] = []
+    reasons: Counter[tuple[str, str]] = Counter()
     for attack in attacks:
         became = column(scene, attack)
         words = ("tried", became) if became == "through" else ("tried", "stopped", became)
         for family in (attack.family, "all"):
             counts.setdefault(family, Counter()).update(words)
-        if became in {"through", "silent", "unnamed"}:
-            why = "was ended after its time" if scene.overdue(attack.name) else attack.silent
-            noted.append(f"{became}: {attack.name} {why}".rstrip())
+        if became == "cannot":
+            reasons[attack.family, attack.silent] += 1
+        if became in {"through", "unnamed"}:
+            noted.append(f"{became}: {attack.name}{' (after its time)' * scene.overdue(attack.name)}")
     total = counts.pop("all", Counter())
     lines = [f"seal {seal}, as {user}", " ".join((f"{'':40}", *(f"{name:>8}" for name in COLUMNS)))]
     for family, found in (*counts.items(), ("all", total)):
         lines.append(" ".join((f"{family:40}", *(f"{found[name]:8}" for name in COLUMNS))))
+    lines += [f"{count} of {family} cannot be named: {why}" for (family, why), count in reasons.items()]
     return "\n".join((*lines, *noted))
 
 
@@ -99,6 +100,7 @@ def test_a_sample_of_attacks_is_stopped_at_the_default() -> None:
     with somebody("me") as person, scene_for(person, sample) as scene:
         scene.run()
         assert judge(scene, sample, SECRETS, "me") == []
+        assert [each.name for each in sample if column(scene, each) == "unnamed"] == []
 
 
 @sealed

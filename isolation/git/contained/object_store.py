@@ -22,7 +22,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -110,30 +110,27 @@ def object_mounts(
     )
 
 
-def take_over(common: Path, name: str) -> None:
+def take_over(common: Path, name: str) -> tuple[str, ...]:
     """Move what is whole from a store to the repository's objects. Blocks; commands may be running there.
 
-    What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed.
+    What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed; its
+    names are returned.
     """
     taken: list[_Taken] = []
+    refused: list[str] = []
+    store = store_of(common, name)
     try:
-        for folder in _entries(store_of(common, name)):
-            if _FOLDER.fullmatch(folder.name) is None:
+        for source, hashed in _stored(store):
+            target = common / "objects" / source.relative_to(store)
+            if hashed is not None and target.exists():
+                _remove(source)
                 continue
-            if not folder.is_dir(follow_symlinks=False):
-                _remove(Path(folder.path))
-                continue
-            for entry in _entries(Path(folder.path)):
-                source, plain = Path(entry.path), entry.is_file(follow_symlinks=False)
-                hashed = _HASHES.get(len(entry.name))
-                if plain and hashed is None:
-                    continue  # git is writing it, or was killed
-                target = common / "objects" / folder.name / entry.name
-                copy = _copy(source, target, hashed()) if plain and hashed is not None else None
-                if copy is None:
-                    _remove(source)
-                else:
-                    taken.append(_Taken(source=source, copy=copy, target=target))
+            copy = None if hashed is None else _copy(source, target, hashed())
+            if copy is not None:
+                taken.append(_Taken(source=source, copy=copy, target=target))
+            elif os.path.lexists(source):  # else another command has just taken it over
+                _remove(source)
+                refused.append(str(source.relative_to(store)))
         if taken:
             # Git has synced them, and branches lead to them: what is removed must be on the disk elsewhere.
             sync_disk(common / "objects")
@@ -144,6 +141,26 @@ def take_over(common: Path, name: str) -> None:
         for each in taken:
             each.copy.unlink(missing_ok=True)
     take_over_large(common, name)
+    return tuple(refused)
+
+
+def _stored(store: Path) -> Iterator[tuple[Path, "Callable[[], hashlib._Hash] | None"]]:
+    """Yield what is in a store where objects are, each with the hash of its name; None if it cannot be one.
+
+    What git is writing, or was when it was killed, is left out.
+    """
+    for folder in _entries(store):
+        if _FOLDER.fullmatch(folder.name) is None:
+            continue
+        if not folder.is_dir(follow_symlinks=False):
+            yield Path(folder.path), None
+            continue
+        for entry in _entries(Path(folder.path)):
+            hashed = _HASHES.get(len(entry.name))
+            if not entry.is_file(follow_symlinks=False):
+                yield Path(entry.path), None
+            elif hashed is not None:
+                yield Path(entry.path), hashed
 
 
 def take_over_left(common: Path) -> None:
@@ -276,9 +293,7 @@ def _remove(path: Path) -> None:
 
 
 def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> Path | None:
-    """Copy an object, to a file beside its target, if it is what its name says and is not there already."""
-    if target.exists():
-        return None
+    """Copy an object, to a file beside its target, if it is what its name says."""
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f"tmp_obj_{os.getpid()}-{os.urandom(6).hex()}")
     try:

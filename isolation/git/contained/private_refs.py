@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -72,25 +73,25 @@ class RefMounts(Struct, frozen=True, kw_only=True):
     sources: dict[Path, Path]
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _Place(Struct, frozen=True, kw_only=True, dict=True):
     """The folder of one story: what is mounted, and what was handed out, which is not."""
 
     common: Path
     name: str
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return autopilot_dir(self.common) / "refs" / self.name
 
-    @property
+    @cached_property
     def heads(self) -> Path:
         return self.folder / "heads"
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         return self.folder / "logs"
 
-    @property
+    @cached_property
     def packed(self) -> Path:
         return self.folder / "packed-refs"
 
@@ -159,12 +160,14 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         folder.mkdir(parents=True, exist_ok=True)
     if not (common / "packed-refs").exists():
         (common / "packed-refs").touch()  # only what exists can be covered
-    if leaf and leaf != place.own:
+    own = place.own
+    if leaf and leaf != own:
         replace_file(place.folder / "own", leaf.encode(), durable=False)
+        own = leaf
     if not begun:
         with suppress(OSError):
-            replace_file(place.logs / place.own, read_plain(logs / place.own, _LONGEST_LOG), durable=False)
-    _refresh(place)
+            replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
+    _refresh(place, own)
     if fresh or not begun:
         _list_others(place)
     return RefMounts(
@@ -250,15 +253,21 @@ def others_written(common: Path, name: str) -> tuple[str, ...]:
     return tuple(f"autopilot/{leaf}" for leaf in _names(place.heads) if leaf not in own)
 
 
+def is_deleted(common: Path, name: str) -> bool:
+    """Return whether the story's own branch was deleted inside; it stays outside, and is handed out again."""
+    place = _Place(common=common, name=name)
+    return bool(place.handed_out) and not os.path.lexists(place.heads / place.own)
+
+
 def drop_refs(common: Path, name: str) -> None:
     """Delete the view of a story's refs; nothing may be running in its worktree. Blocks."""
     delete_tree(_Place(common=common, name=name).folder)
 
 
-def _refresh(place: _Place) -> None:
+def _refresh(place: _Place, own: str) -> None:
     """Hand out what the branch has become outside, unless something inside is still to be taken over."""
-    inside, before = _commit_in(place.heads / place.own), place.handed_out
-    outside = _outside(place.common, _PREFIX + place.own)
+    inside, before = _commit_in(place.heads / own), place.handed_out
+    outside = _outside(place.common, _PREFIX + own)
     if inside == before != outside or not inside:
         place.hand_out(outside, inside)
 

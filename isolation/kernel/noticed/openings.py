@@ -14,7 +14,7 @@ _OPENED = 0x20
 _EVENT = struct.Struct("=iIII")
 _MOST_BYTES = 1 << 20
 
-_libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Openings:
@@ -22,16 +22,20 @@ class Openings:
 
     def __init__(self, stand_ins: Mapping[bytes, bytes]) -> None:
         self._places: dict[int, bytes] = {}
-        self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._descriptor: int = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:  # the limit of such descriptors is reached: nothing is named
             return
         for place, stand_in in stand_ins.items():
-            watch = _libc.inotify_add_watch(self._descriptor, stand_in, _OPENED)
+            watch = LIBC.inotify_add_watch(self._descriptor, stand_in, _OPENED)
             if watch >= 0:
                 self._places[watch] = place
 
     def report(self) -> list[bytes]:
-        """Return the places that were opened, each once, and end."""
+        """Return the places that were opened, each once.
+
+        The descriptor is left to the end of this process: the kernel takes milliseconds to close it, and
+        somebody waits for this answer.
+        """
         if self._descriptor < 0:
             return []
         found: dict[bytes, None] = {}
@@ -45,5 +49,4 @@ class Openings:
                         found[self._places[watch]] = None
         except BlockingIOError:
             pass
-        os.close(self._descriptor)
         return list(found)

@@ -80,14 +80,12 @@ def calls(machine: str = "") -> dict[int, str]:
 
 def install() -> int:
     """Filter this process for good and return the listener; raises OSError if that fails."""
-    machine = os.uname().machine
-    if machine not in NATIVE:
-        raise OSError(None, f"the system calls of {machine} are unknown", "seccomp")
-    code = program(machine)
+    if not _PROGRAM:
+        raise OSError(None, f"the system calls of {_MACHINE} are unknown", "seccomp")
     try:
-        return set_filter(code, NEW_LISTENER | WAIT_KILLABLE)
+        return set_filter(_PROGRAM, NEW_LISTENER | WAIT_KILLABLE)
     except OSError:  # older kernels let any signal interrupt a call that waits
-        return set_filter(code, NEW_LISTENER)
+        return set_filter(_PROGRAM, NEW_LISTENER)
 
 
 def program(machine: str) -> bytes:
@@ -117,6 +115,12 @@ def program(machine: str) -> bytes:
     return b"".join(code)
 
 
+_MACHINE = os.uname().machine
+_CALLS = calls(_MACHINE)
+_PROGRAM = program(_MACHINE) if _MACHINE in NATIVE else b""
+"""Both made once, in the process that all keepers are forked from."""
+
+
 class Reaching(Listener):
     """Observes what one session, by its leader, reaches for; `network` is whether it has one of its own."""
 
@@ -124,7 +128,7 @@ class Reaching(Listener):
 
     def __init__(self, listener: int, leader: int, hidden: Collection[bytes], *, network: bool) -> None:
         super().__init__(listener)
-        self._calls = calls()
+        self._calls = _CALLS
         self._hidden = frozenset(hidden)
         self._network = network
         self._keeper = os.getpid()

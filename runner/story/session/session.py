@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from isolation.errors import KeeperError, RepositoryError
 from isolation.git.commits import named
-from isolation.git.contained.private_refs import others_written
+from isolation.git.contained.object_store import take_over
+from isolation.git.contained.private_refs import is_deleted, others_written
 from isolation.git.repository import Repository
 from isolation.guard.guard import refused
 from isolation.guard.seal import reached_words
@@ -352,11 +353,19 @@ def _take_over(order: SessionOrder, repository: Repository) -> str:
     store = order.spec.confinement.store if order.spec.confinement else ""
     if not store:
         return ""
+    common = repository.common_dir
+    words = ["it deleted the branch of its story, which stays as it was"] if is_deleted(common, store) else []
     with suppress(RepositoryError):  # the next git command there tries again, and says why not
         repository.take_over(store)
-    others = others_written(repository.common_dir, store)
-    words = "it wrote to branches that are not its story's, which has no effect outside of its worktree"
-    return f"{words}: {named(others)}" if others else ""
+    if others := others_written(common, store):
+        strayed = "it wrote to branches that are not its story's, which has no effect outside of its worktree"
+        words.append(f"{strayed}: {named(others)}")
+    with suppress(OSError):  # the next git command there tries again
+        if flawed := take_over(common, store):
+            words.append(
+                f"it left what is no object of git among its objects, which was removed: {named(flawed)}"
+            )
+    return "; ".join(words)
 
 
 def _judge(

@@ -95,6 +95,12 @@ _GIT_ITSELF = {
     "refs-worktree-remove": "git itself refuses: in the session's view that worktree's link leads nowhere",
     "refs-worktree-move": "git itself refuses: in the session's view that worktree's link leads nowhere",
 }
+_OWN_STORE = {
+    **dict.fromkeys(
+        ("command-prune", "command-prune-packed", "command-unpack"), "it works on the story's own objects"
+    ),
+    "sight-over-loose": "it is made in the story's own store, where the repository's object comes first",
+}
 _SIGHT = {
     "alternates": 'mkdir -p "$FOLDER/tmp/evil/pack" && echo "$FOLDER/tmp/evil" >> "$G/objects/info/alternates"',
     "alternates-file": 'echo "$FOLDER/tmp/evil" > a && mv -f a "$G/objects/info/alternates"',
@@ -123,8 +129,9 @@ _SEEN_BY = {
     "attributes": "info/attributes",
     "own-pack": "git's packs",
     "keep": "evil.keep",
+    "false-loose": "no object of git",
 }
-"""What names an attack on git's sight; a false object is made in the story's own store, and left there."""
+"""What names an attack on git's sight."""
 
 
 def attacks() -> list[Attack]:
@@ -180,9 +187,8 @@ def attacks() -> list[Attack]:
             script=script,
             seal=WRITES,
             proof=changed(BRANCH),
-            target="autopilot/finished",
+            target="it deleted the branch of its story" if name == "all" else "autopilot/finished",
             alone=name == "all",  # else it would remove the traces of the others
-            silent="it empties a folder that is the story's own" if name == "all" else "",
         )
         for name, script in {
             "move": "git update-ref refs/heads/autopilot/finished $(git commit-tree -m evil HEAD^{tree})",
@@ -206,5 +212,5 @@ def _attack(name: str, script: str, place: str, target: str) -> Attack:
         proof=changed(place),
         target=target,
         alone=name == "command-expire",  # it says so much that the others would not be heard
-        silent=_GIT_ITSELF.get(name, ""),
+        silent=_GIT_ITSELF.get(name) or _OWN_STORE.get(name, ""),
     )

@@ -33,6 +33,7 @@ _SETTINGS = {
     "alternate-refs": ("core.alternateRefsCommand", ""),
 }
 
+_SILENT = "it is a file of its own tree; what runs it is confined like a session, and git tells nobody of it"
 _THIEVES = {
     "file": 'cat "$HOME/.ssh/id_ed25519" "$HOME/.npmrc"',
     "variable": 'echo "$STRIPE_SECRET_KEY$ANTHROPIC_API_KEY$DEPLOY"',
@@ -99,6 +100,7 @@ def _thief(name: str, script: str) -> Attack:
         script=f"{program}; echo '*.dat filter=relative' > .gitattributes; echo x > x.dat",
         seal=SECRETS,
         proof=lambda evidence, name: "HUNTED" in evidence.shown[f"committed {name}"],
+        silent=_SILENT,
         group=f"planted-thief-{name}",
     )
 
@@ -120,4 +122,6 @@ def _attack(name: str, script: str) -> Attack:
             appeared(f"{folder}/ran-{name}")(evidence, "") for folder in ("repo", "repo.worktrees")
         ),
         group=f"planted-{name}",
+        target="inner" if name == "nested" else "",
+        silent=_SILENT,
     )

@@ -92,7 +92,7 @@ def attacks() -> list[Attack]:
                 script=script,
                 seal=SECRETS,
                 proof=stolen(mark),
-                target=name,
+                silent="the variable is not in the session's environment",
             )
             for way, script in ways.items()
         ]

@@ -2,6 +2,24 @@
 
 from tests.attacks.attack import WRITES, Attack, Evidence
 
+_NAMED = {
+    "no-object": "should be an object",
+    "no-json": "Invalid JSON",
+    "null": "should be an object",
+    "unknown-status": "result file cannot be used: status",
+    "waves": "agent_summary.failed",
+    "deep": "recursion limit",
+    "long": "larger than",
+    "surrogate": "Invalid JSON",
+    "effectiveness": "effectiveness.planned_issues, effectiveness.carryover",
+    "usage": "usage.input_tokens, usage.output_tokens, usage.cost_usd",
+}
+"""How the program names what it does not accept, unless it is the one amount in the file."""
+_SILENT = {
+    "unknown-key": "keys that the program does not know mean nothing to it",
+    "twice": "it is a valid file, by which the session reports that it failed",
+    "nul": "a text is kept as it is, and made harmless wherever it is shown",
+}
 _RESULTS = {
     "negative-tokens": '{"usage": {"input_tokens": -1000000}}',
     "negative-cost": '{"usage": {"cost_usd": -5}}',
@@ -39,6 +57,10 @@ def attacks() -> list[Attack]:
             seal=WRITES,
             proof=_counted,
             group=f"result-{name}",
+            target=""
+            if name in _SILENT
+            else _NAMED.get(name, "cost_usd" if "cost_usd" in text else "input_tokens"),
+            silent=_SILENT.get(name, ""),
         )
         for name, text in _RESULTS.items()
     ]

@@ -36,6 +36,25 @@ _LINKS = {
     "stories": ("stories", ""),
     "objects": ('"$G/objects/ff"', ""),
 }
+_REPLACED = "the program writes its own file there anew, whatever is there"
+_UNREAD = {
+    "prompt": _REPLACED,
+    **dict.fromkeys(("include", "settings"), "nothing reads it in a story's tree, and git stores no FIFO"),
+}
+_CONTENT = {
+    **dict.fromkeys(("prompt", "view"), _REPLACED),
+    **dict.fromkeys(
+        ("tracked-folder", "tracked-file", "ignore", "attributes", "stories"),
+        "a link is content of its own tree, and nothing follows it",
+    ),
+}
+_NAMED = {
+    **dict.fromkeys(("result", "exchange"), "result file cannot be read"),
+    "nested": "lib/.gitignore",
+    "object": "no object of git",
+    "objects": "no object of git",
+}
+"""How the program names it, if not by the name of the file."""
 KEPT = "home/.ssh/kept"
 NAMES = tuple(f"link-{name}" for name in _LINKS)
 """Each attack has a folder of its own that its link leads to, which a sealed session cannot write to."""
@@ -47,10 +66,12 @@ def attacks() -> list[Attack]:
         Attack(
             name=f"fifo-{name}",
             family="FIFOs",
-            script=f"rm -rf {path}; mkdir -p $(dirname {path}); mkfifo {path}; echo x > x",
+            script=f'P={path}; rm -rf "$P"; mkdir -p "$(dirname "$P")"; mkfifo "$P"; echo x > x',
             seal=WRITES,
             proof=lambda evidence, name: f"{name} hangs" in evidence.shown.get("hanging", ""),
             group=f"fifo-{name}",
+            target="" if name in _UNREAD else _NAMED.get(name, path.rpartition("/")[2]),
+            silent=_UNREAD.get(name, ""),
         )
         for name, path in _FIFOS.items()
     ]
@@ -58,10 +79,12 @@ def attacks() -> list[Attack]:
         Attack(
             name=f"link-{name}",
             family="links",
-            script=f'rm -rf {path}; ln -s "$HOME/.ssh/kept/link-{name}/{target}" {path}; echo x > x',
+            script=f'P={path}; rm -rf "$P"; ln -s "$HOME/.ssh/kept/link-{name}/{target}" "$P"; echo x > x',
             seal=SECRETS,
             proof=lambda evidence, name: evidence.changed(f"{KEPT}/{name}"),
             group=f"link-{name}",
+            target="" if name in _CONTENT else _NAMED.get(name, path.rpartition("/")[2]),
+            silent=_CONTENT.get(name, ""),
         )
         for name, (path, target) in _LINKS.items()
     ]

@@ -31,6 +31,7 @@ def attacks() -> list[Attack]:
             script=f'$PYTHON "$SCRIPTS/write_text.py" {name} {field}',
             seal=WRITES,
             proof=_shown(payload, where),
+            silent="a text is kept as it is, and made harmless wherever it is shown",
             group=f"notes-{name}" if field == "notes" else f"text-{name}",
         )
         for name, (payload, where) in PAYLOADS.items()

@@ -47,6 +47,7 @@ def attacks() -> list[Attack]:
             seal=seal,
             proof=changed(place_of(target)),
             target=seen.rpartition("/")[2],
+            silent="in the session's view its own tree stands there" if seen.startswith("$REPO/") else "",
         )
         for target, (seen, _, seal) in TARGETS.items()
         for way, script in _WAYS.items()

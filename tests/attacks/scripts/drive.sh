@@ -4,7 +4,7 @@ END=$1; shift
 G=$(git rev-parse --path-format=absolute --git-common-dir); export G
 I=0; until [ -e "$FOLDER/meet/waiting" ] || [ $I -gt 400 ]; do sleep 0.05; I=$((I + 1)); done
 for NAME; do
-    timeout 10 sh "$SCRIPTS/$NAME.sh" > "$LOOT/$NAME.out" 2> "$LOOT/$NAME.err" < /dev/null
+    timeout 25 sh "$SCRIPTS/$NAME.sh" > "$LOOT/$NAME.out" 2> "$LOOT/$NAME.err" < /dev/null
     echo $? > "$LOOT/$NAME.status"
     tail -n 4 "$LOOT/$NAME.err" | sed "s/^/$NAME: /"  # a reason is made of the last output of all of them
     case $NAME in text-*-output) cat "$LOOT/$NAME.out";; esac

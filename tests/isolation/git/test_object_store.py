@@ -107,7 +107,9 @@ def test_what_is_not_what_its_name_says_is_not_taken_over(repo: Path) -> None:
     (store / "ff").symlink_to(repo)
     writing = loose(store, names[5]).with_name("tmp_obj_1")
     writing.write_bytes(b"begun")
-    take_over(common, NAME)
+    refused = take_over(common, NAME)
+    assert sorted(refused) == sorted((*(f"{each[:2]}/{each[2:]}" for each in (*names[:5], real)), "ff"))
+    assert take_over(common, NAME) == ()
     assert [path for path in store.rglob("*") if not path.is_dir() or path.is_symlink()] == [writing]
     assert not any(loose(common / "objects", name).exists() for name in (*names, real))
     assert loose(common / "objects", there).read_bytes() == before

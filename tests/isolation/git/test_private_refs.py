@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isolation.git.contained.private_refs import PARTED, others_written, pending, ref_mounts
+from isolation.git.contained.private_refs import PARTED, is_deleted, others_written, pending, ref_mounts
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 from tests.conftest import git
@@ -77,9 +77,12 @@ def test_the_own_branch_is_taken_over_and_no_other(scene: Scene) -> None:
         repository.take_over("a")
         assert scene.outside() == made
         assert (scene.inside / "heads" / "a").read_text() == f"{made}\n"
+    assert not is_deleted(scene.common, "a")
     (scene.inside / "heads" / "a").unlink()
+    assert is_deleted(scene.common, "a")
     repository.take_over("a")
     assert scene.outside() == made, "a branch that was deleted inside stays"
+    assert not is_deleted(scene.common, "a")
 
 
 def test_a_branch_that_was_moved_outside_is_handed_out(scene: Scene) -> None:

@@ -317,3 +317,21 @@ def test_a_command_that_was_killed_is_no_answer(repository: Repository) -> None:
     for check in (True, False):
         with pytest.raises(CommandKilledError, match=r"`git .* end` was killed from outside \(signal 9\)"):
             repository.run("-c", "alias.end=!kill -9 $PPID", "end", check=check)
+
+
+@pytest.mark.parametrize("name", ["HEAD", "gitdir"])
+def test_a_fifo_in_place_of_a_worktrees_file_holds_nothing_up(repo: Path, name: str) -> None:
+    """Git reads these of every worktree; what waits is freed, and the FIFO stays under another name."""
+    git(repo, "worktree", "add", "-q", "-b", "other", str(repo.parent / "other"))
+    file = repo / ".git" / "worktrees" / "other" / name
+    file.unlink()
+    os.mkfifo(repo / "fifo")
+    if name == "gitdir":
+        file.symlink_to(repo / "fifo")
+    else:
+        os.mkfifo(file)
+    repository = Repository.open(repo)
+    repository.run("worktree", "add", "-q", "-b", "new", str(repo.parent / "new"))
+    assert (repo.parent / "new" / ".git").exists()
+    assert not os.path.lexists(file)
+    assert file.with_name(f"{name}.not-a-file").is_fifo()
