@@ -45,6 +45,8 @@ _OPERATIONS = {
 _MARKS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
 _SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
 _NAMED = 5
+_FEW = 50
+"""How many paths are named to git, which compares each with every file that it knows."""
 _LONGEST_LOG = 1 << 26
 _EMBEDDED = "warning: adding embedded git repository: "
 
@@ -95,7 +97,7 @@ def checkpoint(
         status, head = _committable(repository, cwd, branch, since)
     first = None
     if status.dirty:
-        _stage_all(repository, cwd)
+        _stage_all(repository, cwd, status.dirty)
         if _commit_index(repository, cwd, message, date) and head == base:
             first = _logged_on_top_of(base, cwd)
         _refuse_deep(repository, cwd, status.deep)
@@ -302,11 +304,18 @@ def _clear_concluded(git_dir: Path) -> None:
         (git_dir / name).unlink(missing_ok=True)
 
 
-def _stage_all(repository: Repository, cwd: Path) -> None:
+def _stage_all(repository: Repository, cwd: Path, dirty: Sequence[str]) -> None:
+    """Stage everything.
+
+    A few paths are named to git. By itself it would also take every file that is as young as the index, as
+    all are soon after a checkout, and write its object again: it may not touch the one that is there.
+    """
     # A sparse checkout does not limit what a story may write; older versions of git add everything anyway.
     sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
-    args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
-    output = retried(repository, args, cwd)
+    args = ("--literal-pathspecs", "-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
+    output = retried(repository, (*args, "--", *dirty), cwd) if len(dirty) <= _FEW else None
+    if output is None or output.returncode != 0:
+        output = retried(repository, args, cwd)
     if output.returncode == 0:
         _refuse_embedded(repository, cwd, output)
         return

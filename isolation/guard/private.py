@@ -206,8 +206,11 @@ class Look:
         self._names: dict[str, list[str]] = {}
         self._real: dict[str, str] = {}
 
-    def places(self, store: Store) -> Iterator[tuple[str, bool]]:
-        """Yield the places of a kind that exist now, without symbolic links, and whether each is a folder."""
+    def places(self, stores: Iterable[Store]) -> list[tuple[Store, str, bool]]:
+        """Return the places that exist now, without symbolic links, and whether each is a folder."""
+        return [(store, *found) for store in stores for found in self._places(store)]
+
+    def _places(self, store: Store) -> Iterator[tuple[str, bool]]:
         named = [*_expanded(store.paths, self._where)]
         for name in store.variables:
             if value := self._environ.get(name):

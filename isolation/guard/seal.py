@@ -68,13 +68,12 @@ class Seal(Struct, frozen=True, kw_only=True):
             stores = (*stores, *doors())
             network = replace(network, allowed=tuple(dict.fromkeys((*network.allowed, *hosts))))
         spared = {os.path.realpath(path) for text in (*self.shows, *shows) for path in expand(text, environ)}
-        look, found, kept = Look(environ), dict[str, tuple[Store, bool]](), set(spared)
-        for store in stores:
-            for place, is_folder in look.places(store):
-                if spared and (place in spared or _nearest(place, spared)):
-                    continue
-                found.setdefault(place, (store, is_folder))
-                kept.update(os.path.realpath(f"{place}/{name}") for name in store.shows)
+        found, kept = dict[str, tuple[Store, bool]](), set(spared)
+        for store, place, is_folder in Look(environ).places(stores):
+            if spared and (place in spared or _nearest(place, spared)):
+                continue
+            found.setdefault(place, (store, is_folder))
+            kept.update(os.path.realpath(f"{place}/{name}") for name in store.shows)
         kept.update(map(str, self.needed))
         # Only what no other session opens can tell whether this one has.
         own = bool(confinement.store) and not confinement.store.startswith(".")
@@ -98,8 +97,7 @@ class Seal(Struct, frozen=True, kw_only=True):
 
     def private(self, environ: Mapping[str, str]) -> frozenset[Path]:
         """Return what is private on this machine now, apart from sign-ins of agents. Blocks."""
-        look = Look(environ)
-        return frozenset(Path(place) for store in STORES for place, _ in look.places(store))
+        return frozenset(Path(place) for _, place, _ in Look(environ).places(STORES))
 
 
 class _StandIns:

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from runner.core.events import events as ev
 from runner.core.model import StoryId
-from runner.core.text.redaction import LONGEST_LINE, REDACTED, RedactedStream, Redactor, is_secret
+from runner.core.text.redaction import (
+    LONGEST_LINE,
+    REDACTED,
+    RedactedStream,
+    Redactor,
+    is_secret,
+    secret_variables,
+)
 
 KNOWN = Redactor({"MY_API_KEY": 'p"w-0123456789', "DB_PASSWORD": "hunter22 x", "HOME": "/home/somebody"})
 
@@ -105,3 +112,15 @@ def test_the_path_of_a_secret_stays() -> None:
     """It says where a secret is stored, and is needed to understand a log."""
     redactor = Redactor({"GOOGLE_APPLICATION_CREDENTIALS": "/etc/keys/ci.json"})
     assert redactor.text("reads /etc/keys/ci.json") == "reads /etc/keys/ci.json"
+
+
+def test_variables_with_secrets_are_found_by_name_by_form_and_if_named() -> None:
+    """What sessions do not get is one question about the whole environment."""
+    environ = {
+        "DEPLOY_TOKEN": "x",
+        "HARMLESS": "Authorization: bearer abcdefgh12345",
+        "CUSTOM": "plain",
+        "AUTOPILOT_KEY": "ours",
+        "PATH": "/usr/bin",
+    }
+    assert secret_variables(environ, named={"CUSTOM"}) == {"DEPLOY_TOKEN", "HARMLESS", "CUSTOM"}

@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -45,7 +45,8 @@ def confinement_of(
     if index is not None and index.parent == indexes_dir(common):
         means = available_means()
         return _in_shared_tree(common, where, index, means, writes=writes) if means else None
-    if where in _users(paths) or not holds_worktrees(common, where.parent):
+    users = _users(paths)
+    if where in users or not holds_worktrees(common, where.parent):
         return None
     git_dir = _own_git_dir(common, where)
     if git_dir is not None:
@@ -54,7 +55,7 @@ def confinement_of(
     means = available_means()
     if means is None:
         return None
-    closed = {path: "a checkout" for path in (*_users(paths), where.parent) if path.is_dir()}
+    closed = {path: "a checkout" for path in (*users, where.parent) if path.is_dir()}
     opened = [where, *_written_by_commits(common), *([git_dir] if git_dir else [])]
     opened += [index.parent] if index else []
     confinement = Confinement(
@@ -124,7 +125,9 @@ def _own_git_dir(common: Path, where: Path) -> Path | None:
     return git_dir if os.path.normpath(git_dir / pointer) == str(where / ".git") else None
 
 
+@lru_cache(maxsize=64)
 def _users(paths: RepositoryPaths) -> tuple[Path, ...]:
+    """Return the checkouts that are the user's, and the git directory."""
     named = (paths.top, paths.common_dir, paths.main_checkout)
     return tuple(dict.fromkeys(path for path in named if path))
 
@@ -133,7 +136,8 @@ def _written_by_commits(common: Path) -> list[Path]:
     """Return the folders of the git directory that a commit on a story's branch writes to."""
     refs = [common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE]
     for folder in refs:
-        folder.mkdir(parents=True, exist_ok=True)  # git removes it whenever it is empty
+        if not folder.is_dir():  # git removes it whenever it is empty
+            folder.mkdir(parents=True, exist_ok=True)
     # A reftable has all refs in one folder, so it is open or no commit can be made.
     return [*refs, common / "objects", common / "reftable", *_for_lfs(common)]
 
@@ -165,14 +169,22 @@ def _require_own_link(git_dir: Path, where: Path) -> None:
 
 def _require_plain(git_dir: Path | None, where: Path) -> None:
     """Refuse a tree with a FIFO or a device where git reads a file: it would wait for ever."""
-    places = [where / name for name in _READ_BY_GIT]
-    with suppress(OSError):
-        places += [Path(entry.path) for entry in os.scandir(git_dir)] if git_dir else []
-    for path in places:
+    for name in _READ_BY_GIT:
         with suppress(OSError):
-            mode = path.lstat().st_mode
+            mode = (where / name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-                raise WorkspaceError(
-                    f"{path} is not a file, so git would wait for it",
-                    hint="the files are kept; remove it, then run again",
-                )
+                raise _not_a_file(where / name)
+    if git_dir is None:
+        return
+    with suppress(OSError), os.scandir(git_dir) as entries:
+        for entry in entries:
+            # What a folder says about its entries is enough, and costs nothing.
+            if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
+                raise _not_a_file(Path(entry.path))
+
+
+def _not_a_file(path: Path) -> WorkspaceError:
+    return WorkspaceError(
+        f"{path} is not a file, so git would wait for it",
+        hint="the files are kept; remove it, then run again",
+    )

@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
@@ -32,6 +33,7 @@ _YOUNG_SECONDS = 60.0
 """What was written a moment ago may be read next: git-lfs copies a file before it opens it."""
 
 
+@lru_cache(maxsize=1024)
 def large_store_of(common: Path, name: str) -> Path:
     """Return the folder for the files of git-lfs that are made in the worktree of this name."""
     return autopilot_dir(common) / "large-files" / name
@@ -39,10 +41,10 @@ def large_store_of(common: Path, name: str) -> Path:
 
 def large_mounts(common: Path, name: str) -> dict[Path, Path]:
     """Return what stands where, the writable place first; empty where git-lfs stores nothing. Blocks."""
-    real, shown = common / LARGE_FILES, autopilot_dir(common) / LARGE_FILES
+    real = common / LARGE_FILES
     if not real.is_dir() or real.is_symlink():
         return {}
-    own = large_store_of(common, name)
+    own, shown = large_store_of(common, name), autopilot_dir(common) / LARGE_FILES
     for folder in (own, shown):
         folder.mkdir(parents=True, exist_ok=True)
     return {real: own, shown: real}

@@ -24,6 +24,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,6 +62,20 @@ class ObjectMounts(Struct, frozen=True, kw_only=True):
     sources: dict[Path, Path]
 
 
+class _Layout(Struct, frozen=True, kw_only=True):
+    """The mounts of a store without those of git-lfs, and what must be there for them.
+
+    Of the alternates, `ours` are those that begin so; a process finds the repository's objects at `leads`.
+    """
+
+    mounts: ObjectMounts
+    needed: tuple[Path, ...]
+    store: Path
+    links: Path
+    ours: bytes
+    leads: bytes
+
+
 class _Taken(Struct, frozen=True, kw_only=True):
     """An object of a store, and its verified copy, which is not visible at its target yet."""
 
@@ -69,6 +84,7 @@ class _Taken(Struct, frozen=True, kw_only=True):
     target: Path
 
 
+@lru_cache(maxsize=1024)
 def store_of(common: Path, name: str) -> Path:
     """Return the folder for the objects that are made in the worktree of this name."""
     return autopilot_dir(common) / "objects" / name
@@ -82,31 +98,55 @@ def object_mounts(
     `seen` is where the git directory stands for the process. A `tree` is the worktree, which must be there.
     Blocks.
     """
-    objects = common / "objects"
-    if means is not Means.MOUNTS or objects.is_symlink() or "\n" in f"{common}{seen}":
+    seen = seen or common
+    if means is not Means.MOUNTS or (common / "objects").is_symlink() or "\n" in f"{common}{seen}":
         return None
-    store, shown = store_of(common, name), autopilot_dir(common) / "shared-objects"
-    for folder in (shown, objects / "info", _nothing(common)):
-        folder.mkdir(parents=True, exist_ok=True)
-    _make_store(common, store, tree)
+    layout = _layout(common, name, seen)
+    mounts = layout.mounts
+    for folder in layout.needed:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+    _write_links(common, layout, _make_store(common, layout.store, tree))
     large = large_mounts(common, name)
+    if not large:
+        return mounts
+    own, *others = large
     return ObjectMounts(
+        read_only={**dict.fromkeys(others, "git-lfs's files"), **mounts.read_only},
+        writable=(*mounts.writable, own),
+        sources={**large, **mounts.sources},
+    )
+
+
+@lru_cache(maxsize=1024)
+def _layout(common: Path, name: str, seen: Path) -> _Layout:
+    """Return where everything of a store is; every command on its tree asks."""
+    objects, ours, store = common / "objects", autopilot_dir(common), store_of(common, name)
+    shown, nothing = ours / "shared-objects", ours / "object-links" / "none"
+    links = ours / "object-links" / repository_hash(seen)
+    mounts = ObjectMounts(
         read_only={
-            **dict.fromkeys(list(large)[1:], "git-lfs's files"),
             objects / "info": "what git knows about its objects",
             objects / "pack": "git's packs",
             shown: "git's objects",
             shown / "info": "what git knows about its objects",
         },
-        writable=(objects, *list(large)[:1]),
+        writable=(objects,),
         sources={
-            **large,
             objects: store,
-            objects / "info": _links(common, seen or common),
+            objects / "info": links,
             objects / "pack": store / "pack",
             shown: objects,
-            shown / "info": _nothing(common),
+            shown / "info": nothing,
         },
+    )
+    return _Layout(
+        mounts=mounts,
+        needed=(shown, objects / "info", nothing, links),
+        store=store,
+        links=links / "alternates",
+        ours=os.fsencode(ours / "objects") + b"/",
+        leads=os.fsencode(autopilot_dir(seen) / "shared-objects"),
     )
 
 
@@ -206,33 +246,28 @@ def settle_stores(common: Path) -> None:
         )
 
 
-def _nothing(common: Path) -> Path:
-    return autopilot_dir(common) / "object-links" / "none"
-
-
-def _links(common: Path, seen: Path) -> Path:
-    """Return the folder whose file leads a process to the repository's objects, and to their alternates."""
-    folder = autopilot_dir(common) / "object-links" / repository_hash(seen)
-    ours = os.fsencode(autopilot_dir(common) / "objects") + b"/"
+def _write_links(common: Path, layout: _Layout, alternates: list[bytes]) -> None:
+    """Write the file that leads a process to the repository's objects, and to their alternates."""
     objects = common / "objects"
     others = [
         line if line.startswith((b"/", b'"')) else os.fsencode(os.path.normpath(objects / os.fsdecode(line)))
-        for line in _lines(common)
-        if line and not line.startswith((ours, b"#"))
+        for line in alternates
+        if line and not line.startswith((layout.ours, b"#"))
     ]
-    text = b"".join(line + b"\n" for line in (os.fsencode(autopilot_dir(seen) / "shared-objects"), *others))
-    file = folder / "alternates"
-    if not file.is_file() or file.read_bytes() != text:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_file(file, text, durable=False)
-    return folder
+    text = b"".join(line + b"\n" for line in (layout.leads, *others))
+    if not layout.links.is_file() or layout.links.read_bytes() != text:
+        replace_file(layout.links, text, durable=False)
 
 
-def _make_store(common: Path, store: Path, tree: Path | None) -> None:
-    """Make a store and register it as one step: a look at a tree may meet the removal of the same tree."""
+def _make_store(common: Path, store: Path, tree: Path | None) -> list[bytes]:
+    """Make a store and register it as one step: a look at a tree may meet the removal of the same tree.
+
+    Returns all alternates.
+    """
     folders, line = (store / "info", store / "pack"), os.fsencode(store)
-    if line in _lines(common) and all(folder.is_dir() for folder in folders):
-        return
+    lines = _lines(common)
+    if line in lines and all(folder.is_dir() for folder in folders):
+        return lines
     with _locked(common):
         if tree is not None and not tree.is_dir():
             raise WorkspaceError(f"the worktree {tree} is gone", hint="run the story again")
@@ -240,7 +275,9 @@ def _make_store(common: Path, store: Path, tree: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         lines = _lines(common)
         if line not in lines:
-            _write_lines(common, [*lines, line])
+            lines.append(line)
+            _write_lines(common, lines)
+        return lines
 
 
 def _alternates(common: Path) -> Path:

@@ -21,7 +21,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -73,27 +73,16 @@ class RefMounts(Struct, frozen=True, kw_only=True):
     sources: dict[Path, Path]
 
 
-class _Place(Struct, frozen=True, kw_only=True, dict=True):
+class _Place(Struct, frozen=True, kw_only=True):
     """The folder of one story: what is mounted, and what was handed out, which is not."""
 
     common: Path
     name: str
-
-    @cached_property
-    def folder(self) -> Path:
-        return autopilot_dir(self.common) / "refs" / self.name
-
-    @cached_property
-    def heads(self) -> Path:
-        return self.folder / "heads"
-
-    @cached_property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    @cached_property
-    def packed(self) -> Path:
-        return self.folder / "packed-refs"
+    folder: Path
+    heads: Path
+    logs: Path
+    for_sessions: RefMounts
+    for_commands: RefMounts
 
     @property
     def own(self) -> str:
@@ -104,6 +93,11 @@ class _Place(Struct, frozen=True, kw_only=True, dict=True):
     def handed_out(self) -> str:
         """The commit that its branch had when it was last the same inside and outside; empty for none."""
         return _text(self.folder / "handed-out")
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether there may be something to take over."""
+        return _commit_in(self.heads / self.own) != self.handed_out
 
     def note(self, commit: str) -> None:
         """Note the commit that the branch has inside and outside."""
@@ -131,15 +125,40 @@ class _Place(Struct, frozen=True, kw_only=True, dict=True):
         self.note(commit)
 
 
+@lru_cache(maxsize=1024)
+def _place(common: Path, name: str) -> _Place:
+    """Return where everything of a story is; every command on its tree asks."""
+    folder = autopilot_dir(common) / "refs" / name
+    heads, logs, listed = folder / "heads", folder / "logs", common / "packed-refs"
+    shown = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
+    for_sessions, for_commands = (
+        RefMounts(
+            writable=shown,
+            read_only={listed: "git's list of refs"},
+            sources={shown[0]: heads, shown[1]: logs, listed: folder / name_of_list},
+        )
+        for name_of_list in ("packed-refs", "packed-refs-of-commands")
+    )
+    return _Place(
+        common=common,
+        name=name,
+        folder=folder,
+        heads=heads,
+        logs=logs,
+        for_sessions=for_sessions,
+        for_commands=for_commands,
+    )
+
+
 def lock_of(common: Path, name: str) -> Path:
     """Return the lock of a story's own branch, as its sessions make it."""
-    place = _Place(common=common, name=name)
+    place = _place(common, name)
     return place.heads / f"{place.own}.lock"
 
 
 def log_of(common: Path, name: str) -> Path:
     """Return the log of a story's own branch, as its sessions write it."""
-    place = _Place(common=common, name=name)
+    place = _place(common, name)
     return place.logs / place.own
 
 
@@ -147,19 +166,23 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     """Make the view of a story's refs and return its mounts; None where refs are not files. Blocks.
 
     `branch` is the story's own, unless it has the name of the worktree or was given before. With `fresh` the
-    branches of others are looked up again.
+    branches of others are looked up again, for a session. Git commands on the tree need none of them: they
+    keep the list that the first one got until git packs its refs, since a new file costs new mounts.
     """
-    heads, logs = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
-    if (common / "reftable").exists() or any(each.is_symlink() for each in (common / "refs", heads, logs)):
+    place, leaf = _place(common, name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
+    mounts = place.for_sessions if fresh else place.for_commands
+    heads, logs = mounts.writable
+    listed = common / "packed-refs"
+    if "/" in leaf or (common / "reftable").exists():
         return None
-    place, leaf = _Place(common=common, name=name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
-    if "/" in leaf:
+    if any(each.is_symlink() for each in (common / "refs", heads, logs)):
         return None
-    begun = place.packed.exists()
+    begun = any(each.sources[listed].exists() for each in (place.for_sessions, place.for_commands))
     for folder in (heads, logs, place.heads, place.logs):
-        folder.mkdir(parents=True, exist_ok=True)
-    if not (common / "packed-refs").exists():
-        (common / "packed-refs").touch()  # only what exists can be covered
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+    if not listed.exists():
+        listed.touch()  # only what exists can be covered
     own = place.own
     if leaf and leaf != own:
         replace_file(place.folder / "own", leaf.encode(), durable=False)
@@ -168,19 +191,15 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         with suppress(OSError):
             replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
     _refresh(place, own)
-    if fresh or not begun:
-        _list_others(place)
-    return RefMounts(
-        writable=(heads, logs),
-        read_only={common / "packed-refs": "git's list of refs"},
-        sources={heads: place.heads, logs: place.logs, common / "packed-refs": place.packed},
-    )
+    if fresh or not _is_current(mounts.sources[listed], listed):
+        _list_others(place, mounts.sources[listed])
+    return mounts
 
 
 def take_over_ref(common: Path, name: str, git: Git) -> bool:
     """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks."""
-    place = _Place(common=common, name=name)
-    if _commit_in(place.heads / place.own) == place.handed_out:
+    place = _place(common, name)
+    if not place.is_moved:
         return False
     try:
         with _locked(place):
@@ -242,26 +261,25 @@ def _move(git: Git, ref: str, commit: str, before: str) -> bool | None:
 def pending(common: Path) -> list[str]:
     """Return the names of the worktrees whose branch is to be taken over."""
     names = _names(autopilot_dir(common) / "refs")
-    places = (_Place(common=common, name=name) for name in names)
-    return [place.name for place in places if _commit_in(place.heads / place.own) != place.handed_out]
+    return [name for name in names if _place(common, name).is_moved]
 
 
 def others_written(common: Path, name: str) -> tuple[str, ...]:
     """Return the branches that were made or moved inside, and have no effect outside."""
-    place = _Place(common=common, name=name)
+    place = _place(common, name)
     own = {place.own, f"{place.own}.lock"}
     return tuple(f"autopilot/{leaf}" for leaf in _names(place.heads) if leaf not in own)
 
 
 def is_deleted(common: Path, name: str) -> bool:
     """Return whether the story's own branch was deleted inside; it stays outside, and is handed out again."""
-    place = _Place(common=common, name=name)
+    place = _place(common, name)
     return bool(place.handed_out) and not os.path.lexists(place.heads / place.own)
 
 
 def drop_refs(common: Path, name: str) -> None:
     """Delete the view of a story's refs; nothing may be running in its worktree. Blocks."""
-    delete_tree(_Place(common=common, name=name).folder)
+    delete_tree(_place(common, name).folder)
 
 
 def _refresh(place: _Place, own: str) -> None:
@@ -272,7 +290,7 @@ def _refresh(place: _Place, own: str) -> None:
         place.hand_out(outside, inside)
 
 
-def _list_others(place: _Place) -> None:
+def _list_others(place: _Place, file: Path) -> None:
     """Write the list in which the branches of other stories are found, besides all packed refs."""
     packed = _packed(place.common)
     stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
@@ -289,11 +307,21 @@ def _list_others(place: _Place) -> None:
     at = next(after, len(lines))
     text = b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
     try:
-        same = place.packed.read_bytes() == text
+        same = file.read_bytes() == text
     except OSError:
         same = False
     if not same:
-        replace_file(place.packed, text, durable=False)
+        replace_file(file, text, durable=False)
+    else:
+        os.utime(file)
+
+
+def _is_current(file: Path, packed: Path) -> bool:
+    """Whether a list is there, and was made after git's own."""
+    try:
+        return file.stat().st_mtime_ns >= packed.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _packed(common: Path) -> bytes:
@@ -319,9 +347,10 @@ def _commit_in(file: Path) -> str:
 
 def _text(file: Path) -> str:
     try:
-        return read_plain(file, LONGEST_POINTER, follow=False).decode("ascii", "replace").strip()
+        data = read_plain(file, LONGEST_POINTER, follow=False)
     except OSError:
         return ""
+    return data.decode("ascii", "replace").strip()
 
 
 def _names(folder: Path) -> list[str]:

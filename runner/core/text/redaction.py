@@ -58,6 +58,17 @@ def is_secret(name: str) -> bool:
     return not name.startswith(_OURS) and _NAMES.search(name.upper()) is not None
 
 
+def secret_variables(environ: Mapping[str, str], named: Collection[str] = ()) -> frozenset[str]:
+    """Return the variables that hold a secret: those `named`, others by their name or the form of a value."""
+    return frozenset(
+        name for name, value in environ.items() if name in named or is_secret(name) or _has_form(value)
+    )
+
+
+def _has_form(text: str) -> bool:
+    return any(literal in text and form.search(text) for literal, form in _TEXT)
+
+
 class Redactor:
     """Removes secrets of known forms, and the values of variables whose names mark them as secret.
 

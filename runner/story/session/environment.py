@@ -23,7 +23,7 @@ from runner.agents.catalog import KNOWN, Credentials, Reachable, credentials_of,
 from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
 from runner.core.settings import SETTINGS, Settings
-from runner.core.text.redaction import Redactor, is_secret
+from runner.core.text.redaction import secret_variables
 from runner.story.context.context import RunContext, StoryContext
 
 PROGRAM = "autopilot-multi"
@@ -43,7 +43,6 @@ _DOORS = frozenset(
     )
 )
 """Variables that lead to a program which hands out keys."""
-_FORMS = Redactor()
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 _LOCAL = "localhost,127.0.0.1,::1"
 _LEADING = {
@@ -152,7 +151,7 @@ def seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sessi
         seal=seal,
         stores=tuple(stores),
         shows=(*shows, *own.places),
-        withheld=tuple(name for name in os.environ if _is_withheld(name, passed, settings)),
+        withheld=tuple(sorted(_withheld(os.environ, passed, settings))),
         hosts=reached.entries,
         variables={**_LEADING, **reached.variables} if seal.network is not None else {},
     )
@@ -172,18 +171,18 @@ def passed_environment(settings: Settings, agent: Agent | None, *, sealed: bool)
     if not sealed:
         return kept
     passed = (*settings.pass_env, *_own(agent).names)
-    return {name: value for name, value in kept.items() if not _is_withheld(name, passed, settings)}
+    withheld = _withheld(kept, passed, settings)
+    return {name: value for name, value in kept.items() if name not in withheld}
 
 
 def _own(agent: Agent | None) -> Credentials:
     return credentials_of(agent, os.environ) if agent else Credentials()
 
 
-def _is_withheld(name: str, passed: tuple[str, ...], settings: Settings) -> bool:
-    value = os.environ.get(name, "")
-    secret = name in _DOORS or name in settings.secret_variables or is_secret(name)
-    secret = secret or _FORMS.text(value) != value
-    return secret and not _matches(name, passed)
+def _withheld(environ: Mapping[str, str], passed: tuple[str, ...], settings: Settings) -> set[str]:
+    """Return the variables with secrets, unless they are passed on."""
+    secret = secret_variables(environ, named={*_DOORS, *settings.secret_variables})
+    return {name for name in secret if not _matches(name, passed)}
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

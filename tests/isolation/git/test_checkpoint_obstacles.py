@@ -1,6 +1,7 @@
 """What stands in the way of a checkpoint is named, and left as it is."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,9 @@ def test_a_foreign_commit_in_the_middle_of_a_checkpoint_is_noticed(
     """A commit that came between the look and ours was not there to be judged."""
     stage = commits._stage_all
 
-    def crowded(opened: Repository, cwd: Path) -> None:
+    def crowded(opened: Repository, cwd: Path, dirty: Sequence[str]) -> None:
         git(cwd, "commit", "-q", "--allow-empty", "-m", "theirs")
-        stage(opened, cwd)
+        stage(opened, cwd, dirty)
 
     monkeypatch.setattr(commits, "_stage_all", crowded)
     (repository.top / "new").write_text("x")

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -104,9 +105,9 @@ def test_a_foreign_commit_during_a_checkpoint_is_an_error(
     (top / "new").write_text("x")
     stage = commits._stage_all
 
-    def intrude(repository: Repository, cwd: Path) -> None:
+    def intrude(repository: Repository, cwd: Path, dirty: Sequence[str]) -> None:
         git(cwd, "commit", "--quiet", "--allow-empty", "-m", "theirs")
-        stage(repository, cwd)
+        stage(repository, cwd, dirty)
 
     monkeypatch.setattr(commits, "_stage_all", intrude)
     with pytest.raises(WorkspaceError, match=r"moved from .* during a checkpoint"):
@@ -350,3 +351,33 @@ def test_an_index_lock_that_stays_is_an_error_and_stays(
         checkpoint_of_main(repository, "work", 5)
     assert "lock" in caught.value.hint
     assert lock.exists()
+
+
+def test_a_checkpoint_writes_no_object_again(repository: Repository) -> None:
+    """Files that are as young as the index look changed to git, which may not touch the objects it has."""
+    top = repository.top
+    for number in range(9):
+        commit(top, f"f{number}")
+    git(top, "repack", "-a", "-d", "-q")
+    git(top, "prune-packed")
+    tree = top.parent / f"{top.name}.worktrees" / "a"
+    git(top, "worktree", "add", "-q", "-b", "autopilot/a", str(tree))
+    (tree / "new").write_text("x")
+    base = repository.resolve("HEAD")
+    commits.checkpoint(repository, tree, "autopilot/a", "work", 5, base=base, since=base)
+    assert int(git(top, "count-objects").split()[0]) == 3  # the file, the tree and the commit
+
+
+def test_more_files_than_are_named_and_what_is_gone_again_are_committed(repository: Repository) -> None:
+    """Whether they are named to git or found by it makes no difference to what a commit holds."""
+    top = repository.top
+    commit(top, "old")
+    git(top, "rm", "-q", "--cached", "old")
+    (top / "old").unlink()  # there is nothing to name any more
+    (top / "*").write_text("no pattern")
+    few = checkpoint_of_main(repository, "few", 1)
+    assert git(top, "ls-tree", "--name-only", few).split() == ["*", "README.md"]
+    for number in range(60):
+        (top / f"many{number}").write_text("x")
+    many = checkpoint_of_main(repository, "many", 1)
+    assert len(git(top, "ls-tree", "--name-only", many).split()) == 62

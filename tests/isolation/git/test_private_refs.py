@@ -49,6 +49,21 @@ def scene(repo: Path) -> Scene:
     return Scene(repo)
 
 
+def test_commands_keep_their_list_while_sessions_get_new_ones(scene: Scene) -> None:
+    """A new file would cost the next command new mounts, and it needs no branch of another story."""
+    scene.view()
+    commands = scene.inside / "packed-refs-of-commands"
+    before = commands.stat().st_ino
+    git(scene.repo, "branch", "autopilot/later")
+    scene.view(fresh=True)
+    scene.view()
+    assert commands.stat().st_ino == before
+    git(scene.repo, "pack-refs", "--all")
+    scene.view()
+    assert b"autopilot/later" in commands.read_bytes()
+    assert b"autopilot/later" in (scene.inside / "packed-refs").read_bytes()
+
+
 def test_others_are_listed_as_git_lists_them(scene: Scene) -> None:
     """Git accepts the list: it is sorted, tags keep what they lead to, and loose branches are in it."""
     scene.repo.joinpath(".git", "packed-refs").write_bytes((scene.inside / "packed-refs").read_bytes())

@@ -19,7 +19,7 @@ def home(tmp_path: Path) -> Path:
 def found(home: Path, store: Store, **environ: str) -> dict[str, bool]:
     """Return the places of a kind by their names in the home, and whether each is a folder."""
     look = Look({"HOME": str(home), **environ})
-    return {os.path.relpath(place, home): is_folder for place, is_folder in look.places(store)}
+    return {os.path.relpath(place, home): is_folder for _, place, is_folder in look.places([store])}
 
 
 def test_a_star_means_names_and_no_hidden_ones(home: Path) -> None:
@@ -45,8 +45,9 @@ def test_links_are_followed_to_what_is_there(home: Path, tmp_path: Path) -> None
     (home / "nowhere").symlink_to("gone")
     store = Store(what="", paths=("~/folder", "~/folder/key", "~/folder/../key", "~/key", "~/nowhere"))
     assert found(home, store) == {"../real": True, "../real/key": False}
-    assert list(Look({"HOME": str(home / "folder")}).places(Store(what="", paths=("~/key",)))) == [
-        (str(tmp_path / "real" / "key"), False)
+    through = Store(what="", paths=("~/key",))
+    assert Look({"HOME": str(home / "folder")}).places([through]) == [
+        (through, str(tmp_path / "real" / "key"), False)
     ]
 
 
