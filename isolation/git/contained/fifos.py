@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ASIDE = ".not-a-file"
-"""The end of the name under which a FIFO stays, so that its story is told about it."""
+"""The end of the name under which a FIFO stays, where the check of its story finds it."""
 
 
 def set_fifos_aside(common: Path) -> None:
