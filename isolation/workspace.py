@@ -24,7 +24,6 @@ from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
-from isolation.worktree.stale_locks import remove_stale_locks
 
 if TYPE_CHECKING:
     import trio
@@ -78,8 +77,7 @@ async def open_workspace(
     `bottoms` it is a layer over a checkout; one that is kept becomes a worktree with files of its own.
     """
     if claim is not None:
-        begun = resumed or interrupted
-        async with _open_shared(repository, request, claim, resumed=resumed, begun=begun) as shared:
+        async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return
     # Before anything is created: a bad setting leaves no worktree behind.
@@ -178,12 +176,10 @@ def _provide(
 
 @asynccontextmanager
 async def _open_shared(
-    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool, begun: bool
+    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool
 ) -> AsyncIterator[OpenWorkspace]:
     import trio
 
-    if begun:
-        await offload(remove_stale_locks, repository, request.path, request.branch)
     workspace = await offload(partial(open_claim, repository, request, claim, resumed=resumed))
     opened = OpenWorkspace(workspace=workspace)
     try:

@@ -38,7 +38,7 @@ def run_unconfined(
     takes long, `waiting` is called again and again.
     """
     try:
-        process = subprocess.Popen(  # noqa: S603  the caller's command
+        process = _Command(
             argv,
             cwd=_NOWHERE,
             env=env,
@@ -60,8 +60,30 @@ def run_unconfined(
     return Ended(returncode=process.returncode, stdout=output, stderr=errors)
 
 
+class _Command(subprocess.Popen[bytes]):
+    """A command whose end is noticed at once; the standard library would look for it now and then."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, for at most `timeout` seconds."""
+        if timeout is not None and self.returncode is None:
+            leader = os.pidfd_open(self.pid)
+            try:
+                if not _is_over(leader, max(timeout, 0)):
+                    raise subprocess.TimeoutExpired(self.args, timeout)
+            finally:
+                os.close(leader)
+        return super().wait()
+
+
+def _is_over(leader: int, seconds: float) -> bool:
+    """Wait for at most some seconds, and return whether the process of a descriptor has ended."""
+    waiter = select.poll()  # `select` fails where many files are open
+    waiter.register(leader, select.POLLIN)
+    return bool(waiter.poll(seconds * 1000))
+
+
 def _communicate(
-    process: "subprocess.Popen[bytes]", stdin: bytes | None, waiting: Callable[[], None] | None
+    process: _Command, stdin: bytes | None, waiting: Callable[[], None] | None
 ) -> tuple[bytes, bytes]:
     while True:
         try:
@@ -108,7 +130,7 @@ def _wait(process: "subprocess.Popen[bytes]", deadline: float, is_full: Callable
     """Wait for the end of a command; end it, with its group, at the deadline or when its output is full."""
     leader = os.pidfd_open(process.pid)
     try:
-        while not select.select([leader], [], [], _TICK)[0] and not is_full():
+        while not _is_over(leader, _TICK) and not is_full():
             if time.monotonic() > deadline:
                 raise TimeoutError
     finally:

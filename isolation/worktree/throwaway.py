@@ -64,7 +64,8 @@ def clear_leftovers(repository: Repository, root: Path, names: re.Pattern[str]) 
     with metadata_lock(repository.common_dir):
         clear_begun(repository, names)
     for entry in load_registrations(repository):
-        if entry.path.parent == root and names.fullmatch(entry.path.name):
+        # What is not ours is refused when the place is used.
+        if entry.path.parent == root and names.fullmatch(entry.path.name) and entry.run_id is not None:
             _clear_leftover(repository, entry.path)
     for path in root.glob("*"):
         if names.fullmatch(path.name):

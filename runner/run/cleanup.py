@@ -1,4 +1,4 @@
-"""What a killed run left behind: finished worktrees that were not closed, and trash."""
+"""What a killed run left behind: finished worktrees that were not closed, checkouts of commits, and trash."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,13 +7,19 @@ from pathlib import Path
 import trio
 from trio import to_thread
 
+from isolation.errors import IsolationError
 from isolation.files.deletion import delete_tree
 from isolation.git.repository import Repository
+from isolation.patterns import pattern
 from isolation.worktree.removal import close_path, has_trash, sweep_trash, waiting_trash
+from isolation.worktree.throwaway import clear_leftovers
+from runner.core.base.check import BASE
 from runner.core.events.events import WorkspaceClosed
 from runner.core.model import Status
 from runner.story.context.context import RunContext
 
+_PLACES = pattern(rf"{BASE}|_(hidden|review|verify)-.+")
+"""Where a run checks commits out for questions about them; no story can be called that."""
 PATIENCE_SECONDS = 2.0
 PAUSE_SECONDS = 1.0
 BRIEF_SECONDS = 5.0
@@ -61,6 +67,9 @@ def _delete(tree: Path) -> None:
 async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; anything with unsaved work stays."""
     for here in context.everywhere:
+        # Not only before the next use of such a place: git complains of one that was cut off in its making.
+        with suppress(IsolationError, OSError):  # what is in the way there is named when the place is used
+            await to_thread.run_sync(clear_leftovers, here.repository, here.worktree_root, _PLACES)
         await sweep(here.worktree_root, say)
     if context.shared_tree:
         return  # the tree is the user's

@@ -101,11 +101,10 @@ class StoryWorkspace:
                 yield opened
 
     async def release_locks(self) -> None:
-        """Remove the git locks that a killed session left, and say so; no session of the story is alive."""
+        """Remove the git locks that a killed command left, and say so; no session of the story is alive."""
         run, story_id = self._context.run, self._context.story.id
-        if self._claim is not None:
-            return  # the git directory is the user's
-        path = run.workspace_path(story_id)
+        # In the shared tree the git directory is the user's, and only the branch is the story's own.
+        path = run.workspace_path(story_id) if self._claim is None else None
         gone = await to_thread.run_sync(remove_stale_locks, self._repository, path, branch_of(story_id))
         for lock in gone:
             words = f"removed {lock}, which a killed git command left and no process holds"

@@ -18,6 +18,7 @@ from tests.acceptance.program import (
     write_story,
     writes,
 )
+from tests.conftest import git
 
 
 def test_a_red_base_costs_no_session(repo: Path) -> None:
@@ -162,6 +163,23 @@ def test_a_run_that_ends_during_the_check_leaves_nothing(repo: Path, how: str) -
         assert _left(repo) == []
     again = run(repo, "--json", "--verify", "true")
     assert (again.code, again.story("a")["status"], _left(repo)) == (0, "done", [])
+
+
+def test_a_checkout_that_was_cut_off_is_removed_although_nothing_is_asked(repo: Path) -> None:
+    """A killed `git worktree add` has registered it, with a HEAD that points at nothing."""
+    root, places = repo.with_name(f"{repo.name}.worktrees"), ("_base", "_verify-a")
+    theirs = root / "_review-a"
+    add = ("worktree", "add", "-q", "--detach", "--no-checkout")
+    git(repo, *add, str(theirs))
+    for name in places:
+        git(repo, *add, "--lock", "--reason", f"autopilot-multi run r1 story {name}", str(root / name))
+        (repo / ".git" / "worktrees" / name / "HEAD").write_text("0" * 40 + "\n")
+    assert subprocess.run(["git", "fsck"], cwd=repo, check=False, capture_output=True).returncode
+    write_story(repo, "a", command=writes("a.txt"))
+    assert run(repo, "--no-base-check").code == 0
+    git(repo, "fsck")
+    assert not any((root / name).exists() for name in places)
+    assert (theirs / ".git").exists(), "it is not ours"
 
 
 def test_what_stories_will_not_see_costs_no_session(repo: Path) -> None:

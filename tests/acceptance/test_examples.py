@@ -246,7 +246,7 @@ class TestLanding:
 class TestCi:
     """A backlog as a TOML list; `tests/ci` runs the pipelines that spread it over jobs."""
 
-    GITHUB = (".github/workflows/autopilot.yml", ".github/workflows/autopilot-stories.yml")
+    GITHUB = tuple(f".github/workflows/autopilot{end}.yml" for end in ("", "-stories", "-drafts"))
     ACTION = ".github/actions/autopilot-job/action.yml"
 
     @staticmethod
@@ -291,7 +291,7 @@ class TestCi:
 
     @staticmethod
     def _uses(path: str) -> list[str]:
-        return re.findall(r"uses: (\S+)", (EXAMPLES / "ci" / path).read_text())
+        return re.findall(r"\buses: (\S+)", (EXAMPLES / "ci" / path).read_text())
 
     def test_a_job_that_finds_all_in_order_succeeds(self, tmp_path: Path) -> None:
         """Merged, and run again without a journal, every story succeeds without a commit."""

@@ -6,6 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from isolation.git.repository import Repository
 from isolation.worktree.stale_locks import remove_stale_locks
 from tests.acceptance.program import run, wait_until, write_story
@@ -53,3 +55,44 @@ def test_a_lock_that_may_be_in_use_stays(repo: Path, tmp_path: Path) -> None:
         assert remove_stale_locks(repository, tree, "autopilot/a") == (), "it is open here"
     assert remove_stale_locks(repository, tree, "autopilot/a") == (of_branch,)
     assert config.exists()
+
+
+def test_a_lock_on_the_branch_costs_no_story_in_the_shared_tree(repo: Path) -> None:
+    """Killed while it made the branch, git leaves a lock on a branch that is not there yet."""
+    lock = repo / ".git" / "refs" / "heads" / "autopilot" / "a.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    write_story(repo, "a", command="echo x > made")
+    ran = run(repo, "--json", "--bg-isolation=none", "--deconflict-paths=made")
+    assert ran.story("a")["status"] == "done", ran.err
+    assert "a.lock, which a killed git command left and no process holds" in ran.err
+
+
+def test_only_who_was_there_before_a_lock_can_hold_it(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The git commands of other stories come and go in the shared tree; the one that stays may hold it."""
+    of_branch, index = repo / ".git" / "refs" / "heads" / "a.lock", repo / ".git" / "index.lock"
+    of_branch.touch()
+    index.touch()
+    repository, running = Repository.open(repo), [_waiting_git(repo)]
+
+    def end_all() -> None:
+        for process in running:
+            process.communicate()
+        running.clear()
+
+    def another(_: float) -> None:
+        end_all()
+        running.append(_waiting_git(repo))
+
+    try:
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        assert remove_stale_locks(repository, None, "a") == ()
+        monkeypatch.setattr("time.sleep", another)
+        assert remove_stale_locks(repository, None, "a") == (of_branch,)
+    finally:
+        end_all()
+    assert index.exists(), "in the shared tree it is the user's"
+
+
+def _waiting_git(repo: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["git", "cat-file", "--batch"], cwd=repo, stdin=subprocess.PIPE)

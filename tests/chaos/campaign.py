@@ -37,7 +37,6 @@ APPEARS = 0.7
 """Seconds until a session, a keeper or a git command must have appeared to be struck."""
 
 PATIENCE = 60.0
-ORPHANS_GONE = 10.0
 ENDED = {0, 3, 4, 5}
 SAID = ("cannot start the fork server", "was killed from outside")
 """How a run tells that one of its helping processes was killed."""
@@ -212,9 +211,6 @@ class Play:
             self._find(f"`{command[0]}` printed a traceback: {text[-1500:]}")
 
     def _judge(self, *, last: bool) -> None:
-        deadline = time.monotonic() + ORPHANS_GONE
-        while self._scene.checker.processes() and time.monotonic() < deadline:
-            time.sleep(0.02)  # keepers end what they keep by themselves
         for finding in self._scene.checker.at_rest(last=last):
             self._find(finding)
         send([pid for pid, _ in self._scene.checker.processes()], signal.SIGKILL)

@@ -13,11 +13,15 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
+
+ORPHANS_GONE = 10.0
+"""Seconds until whatever a killed run has started must be gone."""
 
 COST = 0.25
 """What each session of the ledger says it has cost; a power of two, so that sums are exact."""
@@ -122,9 +126,10 @@ class Checker:
 
     def at_rest(self, *, last: bool = False) -> list[Finding]:
         """Find what is wrong at a moment when no run is active; all has been done when it is the `last`."""
+        left = self.left()
         rows, ledger = self.rows(), self.ledger()
         found = {
-            "orphans": [f"process {pid} is left: {line}" for pid, line in self.processes()],
+            "orphans": [f"process {pid} is left: {line}" for pid, line in left],
             "user's": self._user(last=last),
             "fsck": self._fsck(strict=last),
             "repeated": self._sessions(rows, ledger),
@@ -156,6 +161,17 @@ class Checker:
         lines = self._ledger.read_text().splitlines()
         return [Entry(**dict(zip(names, line.split(), strict=True))) for line in lines]
 
+    def left(self, patience: float = ORPHANS_GONE) -> list[tuple[int, str]]:
+        """Return the processes that have not ended by themselves after some seconds.
+
+        To have seen none before says nothing: until it has executed its program, a process that a killed run
+        has just forked has the environment of whoever loaded the run, and so no mark.
+        """
+        deadline = time.monotonic() + patience
+        while (found := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
     def processes(self) -> list[tuple[int, str]]:
         """Find living processes that a run of this repository has started."""
         mark, found = self._mark.encode(), []
@@ -166,7 +182,8 @@ class Checker:
                 line = (folder / "cmdline").read_bytes()
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z" and (mark in line or mark in (folder / "environ").read_bytes()):
-                    found.append((int(folder.name), line.replace(b"\0", b" ").decode(errors="replace")))
+                    words = line.replace(b"\0", b" ").decode(errors="replace")
+                    found.append((int(folder.name), f"{words}({state})"))
         return found
 
     def verdicts(self) -> dict[str, str]:

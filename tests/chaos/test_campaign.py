@@ -2,12 +2,15 @@
 
 import os
 import random
+import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
 
 from isolation.model import EnforcementLevel, Means
 from tests.chaos.campaign import campaign
+from tests.chaos.checker import Checker, Users
 from tests.chaos.scenes import MODES
 from tests.isolation.guard.guard_scenes import require
 
@@ -29,6 +32,17 @@ def _strike(folder: Path, mode: str, kills: int, *, each: int) -> None:
     figures = campaign(folder, seed, kills=kills, modes=(mode,), each=each)
     print(f"seed {seed}: {figures}")  # noqa: T201  figures to read, and a failure must be replayable
     assert not figures.findings, str(figures)
+
+
+def test_only_a_process_that_does_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker may look just when a command of a killed run has begun, and will end by itself."""
+    nothing = Users(head="", branch="", main="", staged="", files={})
+    mark = f"mark-{uuid.uuid4().hex}"
+    checker = Checker(tmp_path, tmp_path / "ledger", mark=mark, before=nothing, expected={})
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "CHAOS_MARK": mark}) as command:
+        assert [pid for pid, _ in checker.left(0)] == [command.pid]
+        monkeypatch.setattr("time.sleep", lambda _: command.communicate())
+        assert checker.left() == []
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -71,6 +71,7 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         (Mapping[str, float], st.floats(allow_nan=False)),
         (Mapping[str, str], texts),
         (Mapping[str, Any], texts | st.integers() | st.none()),
+        (Mapping[str, Mapping[str, Any]], st.dictionaries(texts, texts | st.none(), max_size=2)),
     ):
         if hint in {mapping, mapping | None}:
             return st.dictionaries(texts, values, max_size=2)

@@ -45,8 +45,8 @@ def test_document_has_the_shared_shape() -> None:
     """Exactly the documented keys, every status counted, instants in UTC."""
     data = run_document(mixed())
     assert list(data) == [
-        *("run_id", "state", "started_at", "ended_at", "base", "isolation", "enforcement", "tier", "window"),
-        "paused",
+        *("run_id", "state", "started_at", "ended_at", "base", "repos", "isolation", "enforcement", "tier"),
+        *("window", "paused"),
         *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "forecast"),
         *("landings", "next", "notes"),
     ]
