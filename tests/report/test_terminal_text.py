@@ -67,7 +67,7 @@ def test_document_has_the_shared_shape() -> None:
     assert data["usage"] == usage
     story = data["stories"][0]
     assert list(story) == [
-        *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged"),
+        *("id", "title", "repo", "status", "reason", "branch", "base", "commit", "commits", "merged"),
         *("not_landed", "draft", "workspace", "ports", "database"),
         *("step", "attempt", "max_attempts", "retry_count", "sessions", "agent", "model", "escalated"),
         *("waiting", "waits", "started_at", "ended_at"),
