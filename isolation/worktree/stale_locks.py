@@ -21,8 +21,8 @@ _PROC = Path("/proc")
 _SHELLS = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
 _LOOKS, _BETWEEN = 20, 0.1
 """Somebody's git command in the repository is over soon, as a rule."""
-_BEGAN = 19
-"""Where `stat` says when a process began, counted after its name."""
+_BEGAN = 18
+"""Where `stat` says when a process began, counted after its state."""
 
 
 def remove_stale_locks(repository: Repository, path: Path | None, branch: str) -> tuple[Path, ...]:
@@ -39,11 +39,12 @@ def remove_stale_locks(repository: Repository, path: Path | None, branch: str) -
         found = {lock: seen for lock in locks if (seen := _identity(lock)) is not None}
         if not found:
             return ()
-        users = _users(repository, path, found)
-        suspects = suspects & users if found == before else users
-        if found == before and not suspects:
-            return tuple(lock for lock, seen in found.items() if _remove(lock, seen))
-        before = found
+        if found != before:
+            before, suspects = found, _users(repository, path, found)
+        else:
+            suspects = {each for each in suspects if _began(_PROC / each[0]) == each[1]}
+            if not suspects:
+                return tuple(lock for lock, seen in found.items() if _remove(lock, seen))
         time.sleep(_BETWEEN)
     return ()
 
@@ -85,34 +86,40 @@ def _users(
     # A git command in the main checkout can hold the lock of any branch, but not those of a worktree.
     of_branch = any(git_dir not in lock.parents for lock in locks)
     shared = [repository.top, repository.common_dir] if of_branch else []
-    processes = (process for process in _PROC.iterdir() if process.name.isdigit())
     return {
-        (process.name, began) for process in processes if (began := _may_hold(process, held, own, shared))
+        (process.name, began)
+        for process in _PROC.iterdir()
+        if process.name.isdigit() and (began := _began(process)) and _may_hold(process, held, own, shared)
     }
 
 
-def _may_hold(process: Path, held: set[tuple[int, int]], own: list[Path], shared: list[Path]) -> str:
-    """Return when a process began that may hold a lock; empty if it cannot."""
+def _began(process: Path) -> str:
+    """Return when a process began; empty if it has ended, and holds nothing any more."""
+    try:
+        state, *fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return fields[_BEGAN] if state != "Z" else ""
+
+
+def _may_hold(process: Path, held: set[tuple[int, int]], own: list[Path], shared: list[Path]) -> bool:
     try:
         name = (process / "comm").read_text().strip()
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""  # it has ended
-    is_git, state, began = name.startswith("git"), fields[0], fields[_BEGAN]
-    if state == "Z":
-        return ""  # it holds nothing any more
+        return False  # it has ended
+    is_git = name.startswith("git")
     try:
         works_in = (process / "cwd").readlink()
         # A shell that waits there for its user holds nothing; what it starts is a process of its own.
         folders = [*(own if name not in _SHELLS else ()), *(shared if is_git else ())]
         if any(works_in.is_relative_to(folder) for folder in folders):
-            return began
+            return True
         opened = list((process / "fd").iterdir())
     except FileNotFoundError:
-        return ""
+        return False
     except OSError:
-        return began if is_git else ""  # another user's, which cannot be looked into
-    return began if any(_is_one_of(descriptor, held) for descriptor in opened) else ""
+        return is_git  # another user's, which cannot be looked into
+    return any(_is_one_of(descriptor, held) for descriptor in opened)
 
 
 def _is_one_of(descriptor: Path, held: set[tuple[int, int]]) -> bool:
