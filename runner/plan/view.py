@@ -41,7 +41,8 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
     left = [story for story in plan.own if story.id not in plan.finished]
     runs_there = settings.base_check != Mode.OFF and settings.bg_isolation == IsolationMode.WORKTREE
     home = [story for story in left if story.repo == HOME]
-    asked = questions(home, settings) if runs_there else ()
+    elsewhere = {story.id for story in plan.stories if story.repo != HOME}
+    asked = questions(home, settings, elsewhere=elsewhere) if runs_there else ()
     critical = critical_path(left, plan.durations)
     past = load_past(plan.repository, left)
     standings = {story.id: standing(plan, story, past.get(story.id, Past())) for story in left}

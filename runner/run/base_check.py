@@ -70,8 +70,9 @@ class BaseCheck:
         self._stories = [story for story in own if not states[story.id].status.final]
         begun = any(state.sessions for state in states.values() if state.repo == context.repo)
         self._fresh = not begun
-        asked = () if begun or self._mode is Mode.OFF else check.questions(self._stories, context.settings)
-        self._asked = asked
+        self._elsewhere = {story.id for story in stories if story.repo != context.repo}
+        off = begun or self._mode is Mode.OFF
+        self._asked = asked = () if off else self._questions(self._stories)
         self._answers: dict[str, Answer] = {}
         self._one_at_a_time = trio.Lock()
         self._numbers = count(1)
@@ -105,6 +106,9 @@ class BaseCheck:
             await self._log.record(ev.Noted(message=f"{self._the_base} could not be checked: {error}"))
         self._left.clear()
         wake()
+
+    def _questions(self, stories: Sequence[Story]) -> tuple[Question, ...]:
+        return check.questions(stories, self._context.settings, elsewhere=self._elsewhere)
 
     async def _note_unseen(self) -> None:
         """Say what of the checkout the stories will not see; nothing waits for it."""
@@ -261,7 +265,7 @@ class BaseCheck:
         if self._mode is Mode.OFF:
             return ""
         open_ = [story for story in self._stories if not states[story.id].sessions]
-        asked = [each for each in check.questions(open_, context.settings) if each.shared]
+        asked = [each for each in self._questions(open_) if each.shared]
         (tree,) = await to_thread.run_sync(repository.trees, (tip,))
         asking = (repository.common_dir, tree, asked, context.settings)
         known = await to_thread.run_sync(known_answers, *asking)

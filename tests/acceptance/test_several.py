@@ -85,13 +85,16 @@ def test_a_base_that_is_not_ready_fails_only_its_own_stories(app: Path, web: Pat
     write_story(app, "a", command=writes("a.txt"))
     write_story(app, "b", command=writes("b.txt"), depends_on=["w"])
     write_story(app, "w", command=writes("w.txt"), repo="../web")
+    write_story(app, "x", command=writes("x.txt"), repo="../web", depends_on=["a"])
     ran = run(app, "--json")
     assert {each["id"]: each["status"] for each in ran.data["stories"]} == {
         "a": "done",
         "b": "skipped",
         "w": "failed",
+        "x": "failed",
     }
     assert "base of web" in ran.story("w")["reason"]
+    assert "base of web" in ran.story("x")["reason"], "it starts from that base, whatever it waits for"
 
 
 def test_a_kill_loses_nothing_in_either_repository(app: Path, web: Path, tmp_path: Path) -> None:

@@ -56,16 +56,21 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def questions(
-    stories: Sequence[Story], settings: "Settings", *, settled: Container[StoryId] = ()
+    stories: Sequence[Story],
+    settings: "Settings",
+    *,
+    settled: Container[StoryId] = (),
+    elsewhere: Container[StoryId] = (),
 ) -> tuple[Question, ...]:
     """Return what is asked, the project's own commands first, each once.
 
     Only stories that start from the base are concerned, and only commands that are the same for all of them.
+    A story that depends on those `elsewhere`, in other repositories, starts from the base of its own.
     """
     users: dict[str, list[StoryId]] = {}
     shared: set[str] = set()
     for story in stories:
-        if story.depends_on or story.id in settled:
+        if story.id in settled or any(name not in elsewhere for name in story.depends_on):
             continue
         for command in dict.fromkeys(story.verify or settings.verify):
             if _VARIES not in command:
