@@ -122,8 +122,12 @@ def machines(folder: Path, *workers: str, options: tuple[str, ...] = ()) -> Iter
 
 
 def events(repo: Path) -> list[dict[str, Any]]:
-    """Return what the journal has, as a file of SQLite."""
+    """Return what the journal has, as a file of SQLite; nothing before a run has made one."""
+    if not (repo / ".git/autopilot/journal.db").exists():
+        return []
     with closing(sqlite3.connect(repo / ".git/autopilot/journal.db")) as journal:
+        if not journal.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+            return []
         rows = journal.execute("SELECT kind, data FROM events ORDER BY seq").fetchall()
     return [{"kind": kind, "data": json.loads(data)} for kind, data in rows]
 

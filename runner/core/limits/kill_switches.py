@@ -10,14 +10,16 @@ from typing import Self
 
 from msgspec import Struct
 
+from runner.core.limits.budget import Amount
 from runner.core.model import SPIRAL_LIMIT, KillSwitch, Tier
 
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
 STEP_SESSIONS = 5
+"""How many work sessions a step has in one loop, unless `max-sessions` limits the loop itself."""
 STEP_BREAKS = 20
 """How many sessions of a step may end with a full context: each saved its work, and the next continued it."""
-"""How many work sessions a step has in one loop, unless `max-sessions` limits the loop itself."""
+_TOKENS, _COST = "{:,} of {:,} tokens used", "{:.2f} of {:.2f} USD used"
 
 
 class Switch(StrEnum):
@@ -170,9 +172,18 @@ class After(Struct, frozen=True, kw_only=True):
     ends_cohort: bool = False
 
 
+def budget_used_up(used: Amount, budget: Amount) -> KillSwitch | None:
+    """Return that the budget of the run is used up; None while something of it is left, or without one."""
+    return _first(
+        {
+            Switch.TOKEN_BUDGET: _spent(used.tokens or 0, budget.tokens, _TOKENS),
+            Switch.COST_BUDGET: _spent(used.cost or 0.0, budget.cost, _COST),
+        }
+    )
+
+
 def before_session(facts: LoopFacts) -> KillSwitch | None:
     """Return the first reason, in the declared order, why no further session may start."""
-    tokens, cost = "{:,} of {:,} tokens used", "{:.2f} of {:.2f} USD used"
     return _first(
         {
             Switch.USER_ABORT: facts.aborted or None,
@@ -180,10 +191,10 @@ def before_session(facts: LoopFacts) -> KillSwitch | None:
             Switch.MAX_SESSIONS: _sessions(facts),
             Switch.MAX_HOURS: f"{facts.max_hours:g} h have passed" if facts.overdue else None,
             Switch.STORY_TIME: story_time(facts.story_minutes_used, facts.story_minutes),
-            Switch.TOKEN_BUDGET: _spent(facts.tokens_used, facts.token_budget, tokens)
-            or _spent(facts.story_tokens_used, facts.story_token_budget, f"{tokens} by this story"),
-            Switch.COST_BUDGET: _spent(facts.cost_used, facts.cost_budget, cost)
-            or _spent(facts.story_cost_used, facts.story_cost_budget, f"{cost} by this story"),
+            Switch.TOKEN_BUDGET: _spent(facts.tokens_used, facts.token_budget, _TOKENS)
+            or _spent(facts.story_tokens_used, facts.story_token_budget, f"{_TOKENS} by this story"),
+            Switch.COST_BUDGET: _spent(facts.cost_used, facts.cost_budget, _COST)
+            or _spent(facts.story_cost_used, facts.story_cost_budget, f"{_COST} by this story"),
             Switch.OVERLOAD: _overload(facts),
             Switch.LOW_CONFIDENCE: _confidence(facts),
         }

@@ -7,7 +7,8 @@ The coordinator judges once more, one session after the other, before the start 
 from collections.abc import Callable, Sequence
 
 from runner.core.events import events as ev
-from runner.core.limits.budget import Amount, Kind, Part, Spending
+from runner.core.limits.budget import Amount, Kind, Part, Spending, spent
+from runner.core.limits.kill_switches import budget_used_up
 from runner.core.model import RunSnapshot, SessionKind, Status, StoryId
 from runner.core.settings import Settings
 from runner.records.telemetry import load_spending, records_checkout
@@ -70,6 +71,9 @@ class Authority:
         """Set a part aside for a session that is about to start; else return why there is none."""
         if not isinstance(event, ev.SessionStarted) or event.kind != SessionKind.WORK:
             return None
+        used_up = budget_used_up(spent(context.run.log.snapshot.usage), self._ledger.limit)
+        if used_up is not None:  # a worker may not have heard yet what the last session cost
+            return Shortage(reason=used_up.detail, switch=used_up)
         traits = context.workers.at(event.attempt).agent.traits
         kind = Kind(agent=event.agent, model=event.model, step=event.step_name)
         usual = Amount(tokens=traits.usual_tokens, cost=traits.usual_cost)
