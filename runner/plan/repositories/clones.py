@@ -17,6 +17,7 @@ from isolation.patterns import pattern
 from runner.core.errors import RunnerError
 from runner.core.text.names import slug
 from runner.core.trust import Demand
+from runner.machine.user_folders import data_folder
 
 ORIGIN_HEAD = "refs/remotes/origin/HEAD"
 _URL = pattern(r"(?:https?|ssh|git|file)://\S+")
@@ -61,17 +62,10 @@ def name_in(url: str) -> str:
 
 def clone_path(url: str, environ: Mapping[str, str]) -> Path:
     """Return where the clone of a URL is, or will be; its worktrees are beside it."""
-    folder = environ.get("XDG_DATA_HOME", "")
-    # The XDG specification says to ignore a relative one.
-    base = (
-        Path(folder)
-        if folder.startswith("/")
-        else Path(environ.get("HOME") or "~").expanduser() / ".local/share"
-    )
     name = slug(name_in(url))  # whatever the URL says, it names a folder
     key = hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()[:12]
     # Not in the folder of the program: sessions do not see that one.
-    return base / "autopilot-multi-repositories" / f"{name}-{key}" / name
+    return data_folder(environ) / "autopilot-multi-repositories" / f"{name}-{key}" / name
 
 
 def clone(door: Repository, url: str, environ: Mapping[str, str]) -> Path:

@@ -17,6 +17,7 @@ from isolation.git.repository import Repository
 from runner.core.errors import RunnerError
 from runner.core.text.names import one_line
 from runner.core.trust import Asked, Demand, not_agreed
+from runner.machine.user_folders import data_folder
 from runner.plan.trust.lines import with_lines
 
 ALWAYS = "always"
@@ -88,15 +89,8 @@ def forget(repository: Repository, environ: Mapping[str, str]) -> bool:
 
 
 def _file(repository: Repository, environ: Mapping[str, str]) -> Path:
-    folder = environ.get("XDG_DATA_HOME", "")
-    # The XDG specification says to ignore a relative one.
-    base = (
-        Path(folder)
-        if folder.startswith("/")
-        else Path(environ.get("HOME") or "~").expanduser() / ".local/share"
-    )
     key = hashlib.sha256(os.fsencode(os.path.realpath(repository.common_dir))).hexdigest()[:32]
-    return base / "autopilot-multi" / "trust" / f"{key}.json"
+    return data_folder(environ) / "autopilot-multi" / "trust" / f"{key}.json"
 
 
 def _save(repository: Repository, environ: Mapping[str, str], trust: Trust) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from runner.core.errors import UsageError
+from runner.machine.user_folders import data_folder
 from runner.remote.cluster.wire.messages import ClusterError
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ def certificates(configured: str, environ: Mapping[str, str]) -> Path:
 
 def workers_folder(environ: Mapping[str, str]) -> Path:
     """Return where workers keep their clones by default; sealed sessions see it, other than our own data."""
-    home = environ.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
-    return Path(home) / "autopilot-multi-workers"
+    return data_folder(environ) / "autopilot-multi-workers"
 
 
 def security_for(address: str, folder: Path) -> "Security | None":
