@@ -15,7 +15,7 @@ import trio
 from trio import to_thread
 
 from runner.remote.cluster.wire.bridge import call_asyncio
-from runner.remote.cluster.wire.calm import calm
+from runner.remote.cluster.wire.dask_settings import set_up_dask
 from runner.remote.cluster.wire.messages import Answer, ClusterError, Request, pack, read_answer
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Hub:
     async def _connected(self, address: str, security: "Security | None", ready: "_Ready") -> None:
         from distributed import Client, Scheduler
 
-        calm()
+        set_up_dask()
         connect: Any = Client  # it has no types
         self._loop, ended = asyncio.get_running_loop(), asyncio.Event()
         options: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_SECONDS}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from runner.remote.cluster.wire.calm import calm
+from runner.remote.cluster.wire.dask_settings import set_up_dask
 from runner.remote.cluster.wire.messages import ClusterError
 from runner.remote.cluster.worker.preload import (
     FOLDER,
@@ -54,7 +54,7 @@ def serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
     os.environ[LABELS] = ",".join(options.labels)
     if options.folder:
         os.environ[FOLDER] = options.folder
-    calm()
+    set_up_dask()
     return asyncio.run(_serve(options, say))
 
 

@@ -1,6 +1,6 @@
 """Dask without what it does for its own dashboard: it would look at its threads a hundred times a second."""
 
-CALM = {
+DASK_SETTINGS = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
@@ -9,8 +9,8 @@ CALM = {
 }
 
 
-def calm() -> None:
+def set_up_dask() -> None:
     """Have Dask spend no more on itself than it must, in this process; before any part of it is made."""
     import dask.config
 
-    dask.config.set(CALM)
+    dask.config.set(DASK_SETTINGS)
