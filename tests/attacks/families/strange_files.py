@@ -36,7 +36,7 @@ _LINKS = {
     "stories": ("stories", ""),
     "objects": ('"$G/objects/ff"', ""),
 }
-_REPLACED = "the program writes its own file there anew, whatever is there"
+_REPLACED = "the program replaces it with its own file"
 _UNREAD = {
     "prompt": _REPLACED,
     **dict.fromkeys(("include", "settings"), "nothing reads it in a story's tree, and git stores no FIFO"),
