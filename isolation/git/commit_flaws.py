@@ -9,21 +9,26 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from isolation.files.plain import read_plain
+from isolation.git.direct.index_file import is_plain
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, own_git_dir
 from isolation.patterns import pattern
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
+_LARGEST_INDEX = 1 << 28
 _FEW = 50
 _HUNK = pattern(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
+def reveal_hidden(repository: Repository, cwd: Path, commit: str) -> tuple[str, ...]:
     """Clear skip-worktree and assume-unchanged, which hide changes from git; return the paths that had them.
 
-    The files that a sparse checkout leaves out keep theirs.
+    The files that a sparse checkout leaves out keep theirs. Any `commit` shows how long git's ids are.
     """
+    if has_plain_index(cwd, commit):
+        return ()
     entries = repository.run("ls-files", "-v", "-z", cwd=cwd).fields()
     assumed = [entry[2:] for entry in entries if entry[0].islower()]
     skipped = [entry[2:] for entry in entries if entry[0] in "Ss"]
@@ -35,6 +40,19 @@ def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
             stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
             repository.run("update-index", option, "-z", "--stdin", cwd=cwd, stdin=stdin)
     return tuple(dict.fromkeys((*assumed, *skipped)))
+
+
+def has_plain_index(cwd: Path, commit: str) -> bool:
+    """Return, without a process, whether nothing in a checkout is hidden from git; False may be wrong.
+
+    It has no submodules either. Any `commit` shows how long git's ids are.
+    """
+    git_dir = own_git_dir(cwd)
+    try:
+        data = read_plain(git_dir / "index", _LARGEST_INDEX, follow=False) if git_dir else b""
+    except OSError:
+        return False
+    return len(data) < _LARGEST_INDEX and is_plain(data, len(commit) // 2)
 
 
 def restore(repository: Repository, cwd: Path, branch: str, since: str) -> bool:

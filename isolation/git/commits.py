@@ -236,7 +236,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
 
 def _committable(repository: Repository, cwd: Path, branch: str, since: str) -> tuple[CheckoutStatus, str]:
     """Return what there is to commit and the commit to build on; raises if that cannot be."""
-    hidden = reveal_hidden(repository, cwd)
+    hidden = reveal_hidden(repository, cwd, since)
     status = read_status(repository, cwd)
     head = _require_committable(status, cwd, branch, since)
     _refuse_hidden(tuple(path for path in hidden if path in status.dirty))

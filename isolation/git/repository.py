@@ -18,9 +18,9 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from functools import cache, cached_property, partial
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -33,6 +33,8 @@ from isolation.git.contained.concealment import concealed
 from isolation.git.contained.fifos import set_fifos_aside
 from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
+from isolation.git.contained.visit import Visit, settle_visit, visit_at, visiting
+from isolation.git.direct.program import git_program, polite_prefix
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
@@ -190,15 +192,24 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
             **(env or {}),
         }
         index = surroundings.get("GIT_INDEX_FILE")
-        confinement = confinement_of(
-            self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
+        if index:
+            settle_visit()
+        visit = None if index else visit_at(where)
+        confinement = (
+            visit.confinement
+            if visit
+            else confinement_of(
+                self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
+            )
         )
         if confinement is not None:
-            output = _run(args, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle)
-            if confinement.store:
-                with suppress(OSError):  # they are found where they are; the next command tries again
-                    take_over(self.common_dir, confinement.store)
-                self.take_over(confinement.store)
+            output = _run(
+                args, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle, visit=visit
+            )
+            if visit:
+                visit.note()
+            elif confinement.store:
+                self._settle(confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
             whole = (*hookless, *args)
@@ -211,6 +222,23 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         if check and output.returncode != 0:
             raise failure(args, output)
         return output
+
+    @contextmanager
+    def visiting(self, tree: Path) -> Iterator[None]:
+        """Let the commands of a block on a story's tree be one visit. Blocks.
+
+        No session of the story may be alive; see `contained/visit.py`.
+        """
+        confinement = confinement_of(self.paths, tree, None)
+        visit = Visit(tree, confinement, scrubbed(os.environ), self._settle) if confinement else None
+        with visiting(visit):
+            yield
+
+    def _settle(self, store: str) -> None:
+        """Take over what commands on the tree of a store have made."""
+        with suppress(OSError):  # they are found where they are; the next command tries again
+            take_over(self.common_dir, store)
+        self.take_over(store)
 
     def take_over(self, name: str) -> bool:
         """Move a story's branch to where commands in the worktree of this name moved it; true if they did."""
@@ -234,6 +262,7 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
 
     def branch_tip(self, branch: str) -> str | None:
         """Return the commit at the tip of a local branch; None without such a branch."""
+        settle_visit()
         read = read_ref(self.common_dir, f"refs/heads/{branch}")
         if read == NO_REF:
             return None
@@ -381,12 +410,13 @@ def _run(
     *,
     common: Path,
     idle: bool,
+    visit: Visit | None = None,
 ) -> GitOutput:
     """Run a command; on a story's tree what a session has planted there gets no further than the session."""
-    polite = _polite(os.environ.get("PATH")) if idle else ()
-    command = [*polite, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
-    user: Mapping[str, str] = scrubbed(os.environ)
-    if confinement is not None:
+    polite = polite_prefix(os.environ.get("PATH")) if idle else ()
+    command = [*polite, git_program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+    user: Mapping[str, str] = visit.user if visit else scrubbed(os.environ)
+    if confinement is not None and visit is None:
         confinement, user = concealed(confinement, user)
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
@@ -394,7 +424,10 @@ def _run(
             free = partial(set_fifos_aside, common)
             ended = run_unconfined(command, env=surroundings, stdin=stdin, waiting=free)
         else:
-            ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
+            key = visit.key if visit else None
+            ended = run_confined(
+                command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin, key=key
+            )
     except CommandKilledError:
         raise
     except KeeperError as error:
@@ -445,20 +478,6 @@ def _lines(path: Path) -> list[bytes]:
 def _ceiling(where: Path) -> str:
     inherited = os.environ.get("GIT_CEILING_DIRECTORIES", "")
     return os.pathsep.join(part for part in (str(where.parent), inherited) if part)
-
-
-@cache
-def _program(path: str | None) -> str:
-    """Find git once: otherwise each start tries all folders of PATH, while all threads are blocked."""
-    return shutil.which("git", path=path) or "git"
-
-
-@cache
-def _polite(path: str | None) -> tuple[str, ...]:
-    """Return what lowers the priority of a command, for the processor and the disk, as far as it is here."""
-    known = (("nice", "-n", "19"), ("ionice", "-c", "3", "-t"))
-    found = ((shutil.which(words[0], path=path), words[1:]) for words in known)
-    return tuple(part for program, words in found if program for part in (program, *words))
 
 
 def _load_gitpython() -> None:

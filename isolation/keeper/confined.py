@@ -90,26 +90,37 @@ def run_confined(
     env: Mapping[str, str],
     confinement: Confinement,
     stdin: bytes | None = None,
+    key: Key | None = None,
 ) -> Ended:
-    """Run a command to its end, and end what it left running; raises KeeperError if it cannot be started."""
-    ended = _run(argv, cwd, env, confinement, stdin)
+    """Run a command to its end, and end what it left running; raises KeeperError if it cannot be started.
+
+    `key` is that of the confinement, for a caller who knows it.
+    """
+    key = key or key_of(confinement)
+    ended = _run(argv, cwd, env, confinement, key=key, stdin=stdin)
     if ended.returncode and any(sign in ended.stderr for sign in _STALE):
         # A folder that was removed and made again can have the number of the old one, on which the mounts of
         # an idle runner still are. Such a command has not begun to write.
-        _end_idle(_key(confinement))
-        ended = _run(argv, cwd, env, confinement, stdin)
+        _end_idle(key)
+        ended = _run(argv, cwd, env, confinement, key=key_of(confinement), stdin=stdin)
     return ended
 
 
 def _run(
-    argv: Sequence[str], cwd: Path, env: Mapping[str, str], confinement: Confinement, stdin: bytes | None
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    confinement: Confinement,
+    *,
+    key: Key,
+    stdin: bytes | None,
 ) -> Ended:
     opened: list[int] = []
     try:
         opened += [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
         if stdin:
             _fill(opened[0], stdin)
-        key, link = _greeted(confinement, opened)
+        link = _greeted(confinement, key, opened)
         try:
             answer = _ask(link, _encode((str(cwd), *argv), env, ()), cwd)
         except TimeoutError as error:
@@ -147,14 +158,13 @@ def _encode(texts: Sequence[str], env: Mapping[str, str], confinement: Sequence[
     return HEADER.pack(len(body), len(texts) - 1, len(entries)) + body
 
 
-def _runner(confinement: Confinement) -> tuple[Key, socket.socket]:
+def _runner(confinement: Confinement, key: Key) -> socket.socket:
     """Take an idle runner with this confinement, or have one forked."""
-    key = _key(confinement)
     with _lock:
         idle = [entry for entry in _idle if entry[0] == key]
         if idle:
             _idle.remove(idle[-1])
-            return idle[-1]
+            return idle[-1][1]
     link, theirs = socket.socketpair()
     with theirs:
         _hand_over(theirs.fileno())
@@ -162,20 +172,20 @@ def _runner(confinement: Confinement) -> tuple[Key, socket.socket]:
     if answer != "ready":
         link.close()
         _read_answer(answer, "a confined command", [])
-    return key, link
+    return link
 
 
-def _greeted(confinement: Confinement, opened: list[int]) -> tuple[Key, socket.socket]:
+def _greeted(confinement: Confinement, key: Key, opened: list[int]) -> socket.socket:
     """Return a runner with the streams of its next command; one that was killed while idle is replaced."""
     while True:
-        key, link = _runner(confinement)
+        link = _runner(confinement, key)
         link.settimeout(_LOOK_SECONDS)
         try:
             socket.send_fds(link, [b"+"], opened)
         except (BrokenPipeError, ConnectionResetError):
             link.close()
         else:
-            return key, link
+            return link
 
 
 def _end_idle(key: Key) -> None:
@@ -196,7 +206,7 @@ def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:
             _idle.pop(0)[1].close()
 
 
-def _key(confinement: Confinement) -> Key:
+def key_of(confinement: Confinement) -> Key:
     """Return what distinguishes confinements: also the folders that are there now, since a mount stays."""
     places = []
     for path in (*confinement.read_only, *confinement.writable, *confinement.sources.values()):

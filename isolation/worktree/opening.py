@@ -29,6 +29,7 @@ from isolation.git.branches import (
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import merge_parents, named, retried
 from isolation.git.contained.object_store import take_over_left
+from isolation.git.direct.linked import add_entry, is_simple
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import GitOutput, Repository, failure, offload
@@ -297,7 +298,10 @@ def _merge_message(request: WorkspaceRequest) -> str:
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Registered:
     """Register a worktree on a new branch at the base, or on the story's existing branch."""
     _make_root(request.path.parent)
-    made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
+    if is_simple(repository.common_dir):
+        made = _add_entry(repository, request, base)
+    else:
+        made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
         return _Registered(base=base, tip=base, made_branch=True, made_tree=True)
     before = repository.branch_tip(request.branch)
@@ -315,6 +319,21 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
         raise failure(("worktree", "add", str(request.path)), attached)
     start = start_of(repository, base, tip)
     return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
+
+
+def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> GitOutput:
+    """Make a new branch, and register a worktree on it, with one process instead of three."""
+    made = repository.run("branch", "--no-track", request.branch, base, check=False)
+    if made.returncode != 0:
+        return made
+    reason = lock_reason(request.run_id, request.story_id)
+    try:
+        add_entry(repository.common_dir, request.path, request.branch, base, reason)
+    except OSError as error:
+        delete_branch(repository, request.branch, base)
+        said = f"fatal: could not register {request.path}: {error.strerror}"
+        return GitOutput(returncode=128, stdout="", stderr=said)
+    return made
 
 
 def _claim(repository: Repository, request: WorkspaceRequest, base: str, spare: Spare) -> _Registered:
@@ -367,8 +386,11 @@ def _fill(
     """Check out everything that belongs into the tree, and verify it."""
     spare = registered.spare
     if spare is None or not spare.is_ready_at(registered.tip):
-        filled = _filled(repository, request, registered)
-        require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+        with repository.visiting(request.path):
+            filled = _filled(repository, request, registered)
+            require_complete(
+                repository, request.path, branch=request.branch, tip=registered.tip, filled=filled
+            )
         if filled is not None and (git_dir := admin_dir(repository, request.path)) is not None:
             (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.size and registered.made_tree:

@@ -17,6 +17,7 @@ from pathlib import Path
 from isolation.errors import IsolationError, RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
+from isolation.git.commit_flaws import has_plain_index
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.contained.private_refs import log_of
 from isolation.git.metadata_lock import metadata_lock
@@ -77,8 +78,9 @@ def close_path(
             with metadata_lock(repository.common_dir):
                 clear_missing(repository, path)
             return Closing(removed=True, reason="its folder was already gone")
-        reason = reason_to_keep(repository, path, branch)
-        tip = repository.head(path) if reuse and not reason else None
+        with repository.visiting(path):
+            reason = reason_to_keep(repository, path, branch)
+            tip = repository.head(path) if reuse and not reason else None
         if not reason and not (reuse and tip and reuse(path, tip)):
             reason = _set_away(repository, path, branch, batch, sweep=sweep)
     except IsolationError as error:
@@ -99,7 +101,7 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
     return (
         _unreachable(repository, status, branch)
         or _uncommitted(status)
-        or _invisible(repository, path)
+        or _invisible(repository, path, status.head)
         or _private(repository, path, git_dir, branch)
     )
 
@@ -226,8 +228,10 @@ def _uncommitted(status: CheckoutStatus) -> str:
     return f"{len(dirty)} uncommitted file{'s' * (len(dirty) != 1)}: {named(dirty)}" if dirty else ""
 
 
-def _invisible(repository: Repository, path: Path) -> str:
+def _invisible(repository: Repository, path: Path, head: str | None) -> str:
     """Find what `git status` does not show: flagged files, and repositories inside this one."""
+    if head and has_plain_index(path, head):
+        return ""  # the usual case, without a process
     entries = repository.run("ls-files", "--stage", "-v", "-z", cwd=path).fields()
     hidden, nested = [], []
     for entry in entries:

@@ -187,7 +187,8 @@ class StoryWorkspace:
         else:
             require_there(repository, workspace.path)
             path, branch, base = workspace.path, workspace.branch, workspace.base
-            made = checkpoint(repository, path, branch, message, at, base=base, since=since)
+            with repository.visiting(path):
+                made = checkpoint(repository, path, branch, message, at, base=base, since=since)
             made = self._one_merge(workspace, made, since, message)
         self._last = made
         return made

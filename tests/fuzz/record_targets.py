@@ -8,6 +8,7 @@ from typing import Any, cast
 from isolation.errors import IsolationError
 from isolation.files import lease
 from isolation.git import commit_flaws, registrations
+from isolation.git.direct.index_file import is_plain, summarize
 from isolation.git.direct.refs import head_without_git, read_head, read_ref
 from isolation.git.forecast import contact, merge_answers
 from isolation.git.remotes import without_credentials
@@ -200,6 +201,14 @@ def git_folder(data: bytes) -> None:
     read_head(top / ".git", top)
     read_ref(top / ".git", "refs/heads/main")
     find_repository(written(data, "linked/.git").parent)
+
+
+@target(ValueError)
+def git_index(data: bytes) -> None:
+    """An index, which a session can write as it likes: whether it is plain, and what it names."""
+    for hash_size in (20, 32):
+        is_plain(data, hash_size)
+    summarize(written(data, "index"))
 
 
 @target(KeyError, TypeError, ValueError)

@@ -45,7 +45,7 @@ def resolved(
 
     `without` are untracked files that were there before anybody worked.
     """
-    reveal_hidden(repository, path)
+    reveal_hidden(repository, path, parents[0])
     args = ("add", "--all")
     output = retried(repository, args, path)
     if output.returncode != 0:

@@ -14,11 +14,12 @@ from msgspec import Struct
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
 from isolation.git.contained.object_store import drop_store
+from isolation.git.direct.index_file import summarize, touched
+from isolation.git.direct.linked import first_line_of_log
 from isolation.git.registrations import lock_reason
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
 from isolation.worktree.checkout_files import BEHIND
-from isolation.worktree.pool.index_file import summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.preparation import ignored_files
 from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
@@ -91,7 +92,7 @@ def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip:
     git_dir = repository.common_dir / "worktrees" / spare.seal.name
     if not spare.is_ready_at(tip):
         (git_dir / BEHIND).touch()
-    log = _first_line_of_log(repository, request.branch, tip)
+    log = first_line_of_log(repository.common_dir, request.branch, tip)
     if log:
         (git_dir / "logs").mkdir(exist_ok=True)
         replace_file(git_dir / "logs" / "HEAD", log, durable=False)
@@ -101,13 +102,3 @@ def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip:
     replace_file(git_dir / "gitdir", os.fsencode(f"{request.path / '.git'}\n"), durable=False)
     spare.path.rename(request.path)
     drop_store(repository.common_dir, spare.path.name)
-
-
-def _first_line_of_log(repository: Repository, branch: str, tip: str) -> bytes:
-    """Return what git logs for the HEAD of a new worktree; empty if it logs nothing."""
-    try:
-        last = (repository.common_dir / "logs" / "refs" / "heads" / branch).read_bytes().splitlines()[-1]
-    except (OSError, IndexError):
-        return b""
-    who = last.partition(b"\t")[0].split(b" ", 2)[-1]
-    return b"%s %s %s\n" % (b"0" * len(tip), tip.encode(), who)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from isolation.git.direct.index_file import IndexSummary
 from isolation.patterns import pattern
-from isolation.worktree.pool.index_file import IndexSummary
 from isolation.worktree.pool.seals import umask
 
 _WRITABLE_MAP = pattern(rb"^\S+ .w.s \S+ (\S+) (\d+)", re.MULTILINE)

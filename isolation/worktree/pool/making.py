@@ -20,9 +20,9 @@ from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.contained.object_store import drop_store
+from isolation.git.direct.index_file import IndexSummary, distrust, summarize, touched
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
-from isolation.worktree.pool.index_file import IndexSummary, distrust, summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import (
     ADMIN_FILES,

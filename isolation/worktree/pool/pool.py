@@ -15,12 +15,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from isolation.git.contained.object_store import drop_store
+from isolation.git.direct.index_file import summarize
 from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import DOT_GIT, POINTER
 from isolation.model import WorkspaceRequest
 from isolation.worktree.pool.ahead import was_looked_at
 from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
-from isolation.worktree.pool.index_file import summarize
 from isolation.worktree.pool.making import (
     changes_attributes,
     give,

@@ -6,6 +6,7 @@ from isolation.git.commit_flaws import conflict_markers, may_have_markers, revea
 from isolation.git.repository import Repository
 from tests.conftest import git
 
+HEAD = "0" * 40
 CONFLICT = "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\n"
 
 
@@ -20,7 +21,7 @@ def test_a_sparse_checkout_keeps_what_it_leaves_out(repository: Repository) -> N
     git(top, "sparse-checkout", "set", "seen")
     git(top, "update-index", "--skip-worktree", "seen/a")
     git(top, "update-index", "--assume-unchanged", "README.md")
-    assert set(reveal_hidden(repository, top)) <= {"README.md", "seen/a"}
+    assert set(reveal_hidden(repository, top, HEAD)) <= {"README.md", "seen/a"}
     assert git(top, "ls-files", "-v").splitlines() == ["H README.md", "S hidden/a", "H seen/a"]
 
 
@@ -29,7 +30,7 @@ def test_a_file_deleted_behind_a_bit_shows(repository: Repository) -> None:
     top = repository.top
     git(top, "update-index", "--skip-worktree", "--", "README.md")
     (top / "README.md").unlink()
-    assert reveal_hidden(repository, top) == ("README.md",)
+    assert reveal_hidden(repository, top, HEAD) == ("README.md",)
     assert git(top, "status", "--porcelain") == " D README.md\n"
 
 

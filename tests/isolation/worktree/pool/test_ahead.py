@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from isolation.files import lease
+from isolation.git.direct.index_file import summarize, touched
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 from isolation.worktree.pool import ahead
 from isolation.worktree.pool import pool as pool_module
-from isolation.worktree.pool.index_file import summarize, touched
 from isolation.worktree.pool.making import make_spare
 from isolation.worktree.pool.seals import count_seals, load_seals
 from tests.conftest import git

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from isolation.errors import GitCommandError, WorkspaceError
+from isolation.git.direct.index_file import summarize
 from isolation.git.registrations import load_registrations
 from isolation.worktree import opening
 from isolation.worktree.gc import remove, survey
 from isolation.worktree.opening import create_or_attach
-from isolation.worktree.pool.index_file import summarize
 from isolation.worktree.pool.making import make_spare
 from isolation.worktree.pool.seals import REASON, load_seals
 from tests.conftest import git

@@ -20,7 +20,15 @@ _LONGEST_NAME = 0xFFF
 _GITLINK = 0o160000
 _COMPRESSED_NAMES = 4
 _PADDING = 8
+_LONGEST_NUMBER = 9
 _LOW = 0xFFFFFFFF
+_SPECIAL_FLAGS = 0xC0
+"""Of the first byte of the flags: assumed unchanged, and that there are more flags."""
+_KIND_AT = 26
+_PLAIN_KINDS = b"\x81\xa0"
+"""The byte of the mode that says what an entry is: a file, or a link."""
+_EXTENSION = struct.Struct(">4sI")
+_SPLIT = b"link"
 _HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
 
 
@@ -103,6 +111,47 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
     return bytes(changed)
 
 
+def is_plain(data: bytes, hash_size: int = 20) -> bool:
+    """Return whether an index has files and links only, none of them hidden from git; False may be wrong.
+
+    An entry can be assumed unchanged, left out of the worktree, a submodule or a folder of a sparse index;
+    and a split index has further entries in another file. About all of these git can say more.
+    """
+    try:
+        end_of_entries = _end_of_plain(data, hash_size)
+    except (IndexError, ValueError, struct.error):
+        return False
+    return _SPLIT not in _extensions(data, end_of_entries, len(data) - hash_size)
+
+
+def _end_of_plain(data: bytes, hash_size: int) -> int:
+    """Return where the entries end; raises ValueError at the first that is not plain."""
+    version, count = _version(data), _HEADER.unpack_from(data)[2]
+    position, before_flags, find = _HEADER.size, _STAT.size + hash_size, data.index
+    for _ in range(count):
+        flags_at = position + before_flags
+        high = data[flags_at]
+        if high & _SPECIAL_FLAGS or data[position + _KIND_AT] not in _PLAIN_KINDS:
+            raise ValueError("not a plain entry")
+        if version == _COMPRESSED_NAMES:
+            position = find(b"\0", _number(data, flags_at + 2)[1]) + 1
+            continue
+        length = (high & 0xF) << 8 | data[flags_at + 1]
+        end = flags_at + 2 + length if length < _LONGEST_NAME else find(b"\0", flags_at + 2)
+        position += (end - position) // _PADDING * _PADDING + _PADDING
+    return position
+
+
+def _extensions(data: bytes, position: int, end: int) -> set[bytes]:
+    """Return the names of what follows the entries."""
+    found = set()
+    while position + _EXTENSION.size <= end:
+        name, size = _EXTENSION.unpack_from(data, position)
+        found.add(name)
+        position += _EXTENSION.size + size
+    return found
+
+
 def _second_of(path: Path) -> bytes:
     """Return the second in which an index was written, as an index has it."""
     return max(0, min(path.stat().st_mtime_ns // 10**9, _LOW)).to_bytes(4, "big")
@@ -153,8 +202,10 @@ def _entries(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tup
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
     """Read a number of variable length; also return where it ends."""
-    value = data[position] & 0x7F
+    value, begin = data[position] & 0x7F, position
     while data[position] & 0x80:
         position += 1
         value = (value + 1) << 7 | data[position] & 0x7F
+        if position - begin > _LONGEST_NUMBER:
+            raise ValueError("no index has such a number")
     return value, position + 1

@@ -1,0 +1,77 @@
+"""The entry of a linked worktree in git's list, written without git, as gitrepository-layout documents it.
+
+`git worktree add` makes it with three processes, and a kill in between leaves half an entry, at which git
+commands of all worktrees stumble. Here an entry appears as a whole.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from isolation.files.deletion import delete_tree
+from isolation.files.plain import read_plain
+from isolation.paths import autopilot_dir
+
+_LARGEST_CONFIG = 1 << 20
+_LEFT_TO_GIT = (b"extensions", b"sharedrepository")
+"""What is in the configuration of a repository whose entries are not as simple: refs of another kind,
+configuration for each worktree, relative paths, access for a group."""
+
+
+def is_simple(common: Path) -> bool:
+    """Return whether entries can be written here without git."""
+    try:
+        config = read_plain(common / "config", _LARGEST_CONFIG).lower()
+    except OSError:
+        return False
+    reftable, listed = common / "reftable", common / "worktrees"
+    return not (any(word in config for word in _LEFT_TO_GIT) or reftable.exists() or listed.is_symlink())
+
+
+def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> None:
+    """Make a worktree without files, on a branch at `tip`, locked for a reason. Under the metadata lock.
+
+    The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere, and
+    perhaps an entry in the program's own folder, which is deleted with the trash.
+    """
+    listed, draft = common / "worktrees", autopilot_dir(common) / "trash" / f"new-{secrets.token_hex(6)}"
+    listed.mkdir(exist_ok=True)
+    entry = _free_name(listed, path.name)
+    draft.mkdir(parents=True)
+    try:
+        for name, text in (
+            ("commondir", b"../..\n"),
+            ("HEAD", os.fsencode(f"ref: refs/heads/{branch}\n")),
+            ("gitdir", os.fsencode(f"{path / '.git'}\n")),
+            ("locked", os.fsencode(f"{reason}\n")),
+        ):
+            (draft / name).write_bytes(text)
+        log = first_line_of_log(common, branch, tip)
+        if log:
+            (draft / "logs").mkdir()
+            (draft / "logs" / "HEAD").write_bytes(log)
+        path.mkdir(exist_ok=True)
+        (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
+        draft.rename(entry)
+    except BaseException:
+        delete_tree(draft)
+        raise
+
+
+def first_line_of_log(common: Path, branch: str, tip: str) -> bytes:
+    """Return what git logs for the HEAD of a new worktree; empty if it logs nothing."""
+    try:
+        last = (common / "logs" / "refs" / "heads" / branch).read_bytes().splitlines()[-1]
+    except (OSError, IndexError):
+        return b""
+    who = last.partition(b"\t")[0].split(b" ", 2)[-1]
+    return b"%s %s %s\n" % (b"0" * len(tip), tip.encode(), who)
+
+
+def _free_name(listed: Path, name: str) -> Path:
+    """Return where the entry of a worktree goes; like git, with a number if another one has its name."""
+    number, entry = 0, listed / name
+    while os.path.lexists(entry):
+        number += 1
+        entry = listed / f"{name}{number}"
+    return entry

@@ -1,0 +1,109 @@
+"""Entries of worktrees that are written without git: the same as git's own, whole or not there at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from isolation.git.direct import linked
+from isolation.git.direct.linked import add_entry, is_simple
+from isolation.git.repository import Repository
+from tests.conftest import git
+from tests.isolation.worktree.worktrees import git_dir_of, make
+
+
+def entry(folder: Path) -> dict[str, bytes]:
+    """Return the files of an entry, with its own name as `NAME`."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes().replace(os.fsencode(folder.name), b"NAME")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_an_entry_is_as_git_writes_it(repository: Repository) -> None:
+    """File by file and byte by byte; also the pointer in the worktree itself."""
+    top, common, reason = repository.top, repository.common_dir, "autopilot-multi run r story s"
+    theirs, ours = top.parent / "by-git", top.parent / "by-us"
+    adding = ("worktree", "add", "-q", "--no-checkout", "--lock", "--reason", reason, "--no-track")
+    git(top, *adding, "-b", "autopilot/by-git", str(theirs), "HEAD")
+    git(top, "branch", "--no-track", "autopilot/by-us", "HEAD")
+    tip = git(top, "rev-parse", "HEAD").strip()
+    add_entry(common, ours, "autopilot/by-us", tip, reason)
+    expected, made = entry(git_dir_of(theirs)), entry(git_dir_of(ours))
+    seconds = {"logs/HEAD"}  # the time in it may differ by one
+    assert made.keys() == expected.keys()
+    assert {name: made[name] for name in made.keys() - seconds} == {
+        name: expected[name] for name in expected.keys() - seconds
+    }
+    assert made["logs/HEAD"].split(b">")[0] == expected["logs/HEAD"].split(b">")[0]
+    assert [path.name for path in ours.iterdir()] == [".git"]
+    assert (ours / ".git").read_bytes() == (theirs / ".git").read_bytes().replace(b"by-git", b"by-us")
+    git(ours, "checkout", "-q", "--force", "autopilot/by-us", "--")
+    assert git(ours, "status", "--porcelain") == ""
+    assert not list((common / "autopilot" / "trash").iterdir())
+
+
+def test_two_worktrees_of_one_name_have_two_entries(repository: Repository) -> None:
+    """As git does it, the second gets a number."""
+    tip = git(repository.top, "rev-parse", "HEAD").strip()
+    paths = [repository.top.parent / folder / "same" for folder in ("a", "b", "c")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir()
+        git(repository.top, "branch", f"same-{number}", "HEAD")
+        add_entry(repository.common_dir, path, f"same-{number}", tip, "why")
+    assert [git_dir_of(path).name for path in paths] == ["same", "same1", "same2"]
+
+
+@pytest.mark.parametrize("setting", ["extensions.worktreeConfig=true", "core.sharedRepository=group"])
+async def test_what_is_not_simple_is_left_to_git(
+    repository: Repository, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git writes more there than these files, or with other modes."""
+    git(repository.top, "config", *setting.split("="))
+    assert not is_simple(repository.common_dir)
+    monkeypatch.setattr("isolation.worktree.opening.add_entry", None)
+    workspace = await make(repository, "one")
+    assert git(workspace.path, "status", "--porcelain") == ""
+
+
+async def test_a_worktree_costs_one_process_before_its_checkout(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git's own command would start two more for itself."""
+    trace = repository.top.parent / "trace"
+    monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
+    await make(repository, "one")
+    started = [line for line in trace.read_text().splitlines() if '"event":"start"' in line]
+    assert [
+        word for word in ("worktree", "branch", "symbolic-ref") if any(f'"{word}"' in x for x in started)
+    ] == ["branch"]
+
+
+async def test_a_full_disk_leaves_neither_entry_nor_branch(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The story fails with the system's words, and the next attempt starts from scratch."""
+
+    def full(*_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(linked, "first_line_of_log", full)
+        with pytest.raises(Exception, match="No space left on device"):
+            await make(repository, "one")
+    assert repository.branch_tip("autopilot/one") is None
+    assert not list((repository.common_dir / "worktrees").iterdir())
+    workspace = await make(repository, "one")
+    assert git(workspace.path, "status", "--porcelain") == ""
+
+
+async def test_a_kill_before_the_entry_is_there_is_made_good(repository: Repository) -> None:
+    """What is left is a branch, and a folder with a pointer that leads nowhere."""
+    path = repository.top.parent / "repo.worktrees" / "one"
+    git(repository.top, "branch", "--no-track", "autopilot/one", "HEAD")
+    path.mkdir(parents=True)
+    (path / ".git").write_text(f"gitdir: {repository.common_dir / 'worktrees' / 'one'}\n")
+    workspace = await make(repository, "one")
+    assert workspace.path == path
+    assert git(path, "status", "--porcelain", "--branch") == "## autopilot/one\n"
