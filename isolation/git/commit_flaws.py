@@ -9,15 +9,13 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from isolation.files.plain import read_plain
-from isolation.git.direct.index_file import is_plain
+from isolation.git.direct.index_file import is_plain, load_index
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, own_git_dir
 from isolation.patterns import pattern
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
-_LARGEST_INDEX = 1 << 28
 _FEW = 50
 _HUNK = pattern(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
@@ -47,12 +45,7 @@ def has_plain_index(cwd: Path, commit: str) -> bool:
 
     It has no submodules either. Any `commit` shows how long git's ids are.
     """
-    git_dir = own_git_dir(cwd)
-    try:
-        data = read_plain(git_dir / "index", _LARGEST_INDEX, follow=False) if git_dir else b""
-    except OSError:
-        return False
-    return len(data) < _LARGEST_INDEX and is_plain(data, len(commit) // 2)
+    return is_plain(load_index(own_git_dir(cwd)), len(commit) // 2)
 
 
 def restore(repository: Repository, cwd: Path, branch: str, since: str) -> bool:

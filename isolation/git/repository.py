@@ -211,7 +211,8 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
             elif confinement.store:
                 self._settle(confinement.store)
         else:
-            hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
+            # Hooks in the files of a checkout may be a story's.
+            hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"} else ()
             whole = (*hookless, *args)
             output = _run(whole, where, surroundings, None, stdin, common=self.common_dir, idle=idle)
         if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
@@ -339,10 +340,14 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         return set()
 
     @cached_property
-    def _hooks_lie_in_tree(self) -> bool:
-        """Whether git looks for hooks in the files of a checkout, which stories may share; asked once."""
-        found = self.run("config", "--type=path", "--get", "core.hooksPath", check=False).stdout.strip()
-        return bool(found) and not found.startswith("/")
+    def _hooks_path(self) -> str:
+        """Where the user's git looks for hooks, if not in the git directory; asked once."""
+        return self.run("config", "--type=path", "--get", "core.hooksPath", check=False).stdout.strip()
+
+    @property
+    def has_checkout_hook(self) -> bool:
+        """Whether a hook may run at the end of a checkout."""
+        return bool(self._hooks_path) or (self.common_dir / "hooks" / "post-checkout").exists()
 
     @cached_property
     def has_identity(self) -> bool:

@@ -12,7 +12,10 @@ from pathlib import Path
 from isolation.errors import WorkspaceError
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import named, retried
+from isolation.git.direct.index_file import all_there, is_plain, load_index
+from isolation.git.direct.refs import read_ref
 from isolation.git.repository import GitOutput, Repository, failure
+from isolation.paths import current_branch
 from isolation.worktree.sparse import leave_out
 
 BEHIND = "autopilot-behind"
@@ -68,14 +71,25 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
 
 
 def require_complete(
-    repository: Repository, path: Path, *, branch: str | None, tip: str, filled: GitOutput | None
+    repository: Repository,
+    path: Path,
+    *,
+    branch: str | None,
+    tip: str,
+    filled: GitOutput | None,
+    fresh: bool = False,
 ) -> None:
     """Raise unless the worktree is registered here, on its branch, at its commit, with its files.
 
-    Without `filled` this call checked nothing out, and missing files were deleted by the story itself.
+    Without `filled` this call checked nothing out, and missing files were deleted by the story itself. A
+    `fresh` one was filled by one checkout of its branch.
     """
-    if admin_dir(repository, path) is None:
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
         raise not_registered(path)
+    succeeded = fresh and filled is not None and filled.returncode == 0
+    if succeeded and _is_as_git_left_it(repository, path, git_dir, branch, tip):
+        return  # the usual case, without a process
     status = read_status(repository, path)
     if (status.branch, status.head) != (branch, tip):
         raise WorkspaceError(
@@ -99,6 +113,17 @@ def require_complete(
             hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone "
             "unreachable? fix this and run again",
         ) from failure(("checkout", str(path)), filled)  # what git said tells whether the disk was at fault
+
+
+def _is_as_git_left_it(
+    repository: Repository, path: Path, git_dir: Path, branch: str | None, tip: str
+) -> bool:
+    """Whether a checkout that succeeded is certainly complete; only git can tell what a hook did after it."""
+    if branch is None or repository.has_checkout_hook or current_branch(path) != branch:
+        return False
+    index, hash_size = load_index(git_dir), len(tip) // 2
+    at_tip = read_ref(repository.common_dir, f"refs/heads/{branch}") == tip
+    return at_tip and is_plain(index, hash_size) and all_there(index, path, hash_size)
 
 
 def not_registered(path: Path) -> WorkspaceError:

@@ -389,7 +389,12 @@ def _fill(
         with repository.visiting(request.path):
             filled = _filled(repository, request, registered)
             require_complete(
-                repository, request.path, branch=request.branch, tip=registered.tip, filled=filled
+                repository,
+                request.path,
+                branch=request.branch,
+                tip=registered.tip,
+                filled=filled,
+                fresh=registered.made_tree,
             )
         if filled is not None and (git_dir := admin_dir(repository, request.path)) is not None:
             (git_dir / BEHIND).unlink(missing_ok=True)

@@ -94,10 +94,9 @@ async def prepare_work(
     # Two windows of silence end a session, so one must hold half of what is still healthy.
     stall_seconds = max(settings.stall_seconds, agent.traits.quiet_seconds / 2)
     order = replace(
-        _order(context, name, spec, workspace),
+        _order(context, name, spec, workspace, agent),
         stall_seconds=stall_seconds,
         agent=agent,
-        seal=session_seal(context, agent),
         model=worker.model,
         conversation=launch.conversation,
         used_before=_used_in(launch.conversation, now),
@@ -296,7 +295,9 @@ def _not_landed(context: StoryContext) -> str:
     )
 
 
-def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Workspace) -> SessionOrder:
+def _order(
+    context: StoryContext, name: str, spec: SessionSpec, workspace: Workspace, agent: Agent | None = None
+) -> SessionOrder:
     settings = context.settings
     return SessionOrder(
         story_id=context.story.id,
@@ -306,7 +307,7 @@ def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Works
         log_cap=settings.log_cap_mb << 20,
         grace=settings.grace_seconds,
         stall_seconds=settings.stall_seconds,
-        seal=session_seal(context),
+        seal=session_seal(context, agent),
         places=(workspace.path,),
         look_seconds=settings.inactivity_timeout / 4,
     )

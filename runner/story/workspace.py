@@ -118,7 +118,7 @@ class StoryWorkspace:
             workspace = await to_thread.run_sync(self._started_again, workspace, left.retry)
         if self._claim is None:
             await self._settle(workspace, opened.provision.copied)
-        leased = await to_thread.run_sync(self._lease, workspace)
+        leased = await to_thread.run_sync(self._lease, workspace) if self._context.ports else None
         self._context.log.defer(
             ev.WorkspaceOpened(
                 story_id=story_id,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.plain import read_plain
+
 _HEADER = struct.Struct(">4sII")
 _STAT = struct.Struct(">IIIIIIIIII")
 _MODE_AND_SIZE = struct.Struct(">24xI8xI")
@@ -21,6 +23,7 @@ _GITLINK = 0o160000
 _COMPRESSED_NAMES = 4
 _PADDING = 8
 _LONGEST_NUMBER = 9
+_LARGEST = 1 << 28
 _LOW = 0xFFFFFFFF
 _SPECIAL_FLAGS = 0xC0
 """Of the first byte of the flags: assumed unchanged, and that there are more flags."""
@@ -111,6 +114,15 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
     return bytes(changed)
 
 
+def load_index(git_dir: Path | None) -> bytes:
+    """Read the index in a git directory that a session can write to; empty if it is none. Blocks."""
+    try:
+        data = read_plain(git_dir / "index", _LARGEST, follow=False) if git_dir else b""
+    except OSError:
+        return b""
+    return data if len(data) < _LARGEST else b""
+
+
 def is_plain(data: bytes, hash_size: int = 20) -> bool:
     """Return whether an index has files and links only, none of them hidden from git; False may be wrong.
 
@@ -150,6 +162,17 @@ def _extensions(data: bytes, position: int, end: int) -> set[bytes]:
         found.add(name)
         position += _EXTENSION.size + size
     return found
+
+
+def all_there(data: bytes, tree: Path, hash_size: int = 20) -> bool:
+    """Return whether a tree has something for every entry; False also for an unknown format. Blocks."""
+    top = os.fsencode(tree) + b"/"
+    try:
+        for _, name in _entries(data, hash_size):
+            os.lstat(top + name)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _second_of(path: Path) -> bytes:

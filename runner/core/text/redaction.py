@@ -7,6 +7,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -60,9 +61,13 @@ def is_secret(name: str) -> bool:
 
 def secret_variables(environ: Mapping[str, str], named: Collection[str] = ()) -> frozenset[str]:
     """Return the variables that hold a secret: those `named`, others by their name or the form of a value."""
-    return frozenset(
-        name for name, value in environ.items() if name in named or is_secret(name) or _has_form(value)
-    )
+    return _secret_variables(tuple(environ.items()), frozenset(named))
+
+
+@lru_cache(maxsize=8)
+def _secret_variables(environ: tuple[tuple[str, str], ...], named: frozenset[str]) -> frozenset[str]:
+    """Do the same for an environment that is asked about for every session, and hardly ever changes."""
+    return frozenset(name for name, value in environ if name in named or is_secret(name) or _has_form(value))
 
 
 def _has_form(text: str) -> bool:

@@ -195,8 +195,6 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             complaint = ""
         if state.overdue:  # the next attempt reads the output, and must know why it stops here
             log.write(f"\nautopilot-multi: ended: {state.why}\n".encode())
-    if order.spec.confinement and (tree := order.spec.confinement.tree):
-        await trio.to_thread.run_sync(settle_submodules, run.repository, tree)
     strayed = await trio.to_thread.run_sync(_take_over, order, run.repository)
     return _judge(order, ended, complaint=complaint, reader=reader, at=events.now(), strayed=strayed)
 
@@ -350,7 +348,10 @@ async def _watch_time(limit: TimeLimit, grace: float, session: Session, state: _
 
 def _take_over(order: SessionOrder, repository: Repository) -> str:
     """Move the story's branch to where the session moved it; describe what it did to others. Blocking."""
-    store = order.spec.confinement.store if order.spec.confinement else ""
+    confinement = order.spec.confinement
+    if confinement and confinement.tree:
+        settle_submodules(repository, confinement.tree)
+    store = confinement.store if confinement else ""
     if not store:
         return ""
     common = repository.common_dir

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isolation.git.direct.index_file import is_plain
+from isolation.git.direct.index_file import all_there, is_plain
 from isolation.git.repository import Repository
 from tests.conftest import git
 
@@ -88,3 +88,15 @@ def test_any_bytes_get_an_answer(data: bytes) -> None:
     """A session can write anything there."""
     assert is_plain(data) in {True, False}
     assert is_plain(b"DIRC\0\0\0\2\0\0\0\3" + data) in {True, False}
+
+
+def test_a_file_that_is_missing_is_noticed(repository: Repository) -> None:
+    """In any folder; what else is in the tree does not matter."""
+    top = repository.top
+    (top / "folder").mkdir()
+    (top / "folder" / "b").write_text("b")
+    git(top, "add", "-A")
+    (top / "untracked").write_text("u")
+    assert all_there(index_of(top), top)
+    (top / "folder" / "b").unlink()
+    assert not all_there(index_of(top), top)

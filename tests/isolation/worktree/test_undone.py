@@ -89,7 +89,11 @@ async def test_cancelled_while_filling_it_is_rolled_back(repository: Repository,
 
 @pytest.fixture
 def failing(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the next `worktree add` fail as git's own race does; once it has, there is a file `failed`."""
+    """Let the next `worktree add` fail as git's own race does; once it has, there is a file `failed`.
+
+    The repository is one in which entries are left to git.
+    """
+    git(repository.top, "config", "extensions.worktreeConfig", "true")
     failed, fake = tmp_path / "failed", tmp_path / "bin" / "git"
     fake.parent.mkdir()
     fake.write_text(
