@@ -87,8 +87,15 @@ def checkpoint(
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
     `since` is where the branch was before the session. Raises `UncommittableError` for what the next session
-    can put right: an unfinished merge, or changes that were hidden from git.
+    can put right: an unfinished merge, or changes that were hidden from git. No session may be alive there.
     """
+    with repository.visiting(cwd):
+        return _checkpoint(repository, cwd, branch, message, date, base=base, since=since)
+
+
+def _checkpoint(
+    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
+) -> Checkpoint:
     try:
         status, head = _committable(repository, cwd, branch, since)
     except (GitCommandError, WorkspaceError):

@@ -187,8 +187,7 @@ class StoryWorkspace:
         else:
             require_there(repository, workspace.path)
             path, branch, base = workspace.path, workspace.branch, workspace.base
-            with repository.visiting(path):
-                made = checkpoint(repository, path, branch, message, at, base=base, since=since)
+            made = checkpoint(repository, path, branch, message, at, base=base, since=since)
             made = self._one_merge(workspace, made, since, message)
         self._last = made
         return made
