@@ -18,10 +18,10 @@ was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
-answers by itself. `words` are the message of a status. `{"at": 0, "drop": true}` hangs up in the middle of
-the reply, `"garbage": true` sends nonsense there, and `"error": "overloaded_error"` an error of that kind.
-One with `headers` alone sends them along. Only how often a fault was met is remembered, under the id of the
-script.
+answers by itself. `words` are the message of a status, `body` is all that comes with it. `{"at": 0, "drop":
+true}` hangs up in the middle of the reply, `"garbage": true` sends nonsense there, and `"error":
+"overloaded_error"` an error of that kind. One with `headers` alone sends them along. Only how often a fault
+was met is remembered, under the id of the script.
 """
 
 import json
@@ -216,7 +216,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and "status" in fault:
             status = fault["status"]
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
-            body = dialects.failure(status, _ERRORS.get(status, "api_error"), fault.get("words", ""))
+            kind = _ERRORS.get(status, "api_error")
+            body = fault.get("body") or dialects.failure(status, kind, fault.get("words", ""))
             self._json(body, status, {**headers, **fault.get("headers", {})})
             return
         self._reply(request, action, script["id"], fault)

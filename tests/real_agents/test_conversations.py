@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_a_subscription_at_its_limit_is_waited_for(stage: Stage) -> None:
     refused, served, *_ = (record["started_at"] for record in work_sessions(stage.repo))
     assert datetime.fromisoformat(served).timestamp() >= paused["until"] - 1
     assert refused < served
+
+
+@pytest.mark.parametrize("agent", ["codex"])
+def test_the_time_in_the_words_of_codex_is_waited_for(stage: Stage) -> None:
+    """A plan at its limit names the minute of its end: nobody asks before, and then it is done."""
+    ends = int(time.time()) + 40
+    body = {"error": {"type": "usage_limit_reached", "plan_type": "plus", "resets_at": ends}}
+    fault = {"at": 0, "status": 429, "body": body}
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    (paused,) = events(stage.repo, "AgentPaused")
+    assert paused["everyone"] is True
+    assert ends <= paused["until"] < ends + 90
+    _, served, *_ = (record["started_at"] for record in work_sessions(stage.repo))
+    assert datetime.fromisoformat(served).timestamp() >= ends
 
 
 @BOTH
@@ -117,18 +133,33 @@ def test_a_question_in_plain_words_becomes_a_decision(stage: Stage) -> None:
     assert len({record["conversation"] for record in work_sessions(stage.repo)}) == 1
 
 
+_QUOTA = {
+    "message": "You exceeded your current quota, please check your plan and billing details.",
+    "type": "insufficient_quota",
+    "param": None,
+    "code": "insufficient_quota",
+}
 HOPELESS = {
     "unknown-model": {"status": 404, "words": "The model `m-9` does not exist"},
     "bad-request": {"status": 400, "words": "tools.0.name: bad field"},
+    # Codex says nothing of the words of a 429: without this kind it is a limit like any other.
+    "no-quota": {"status": 429, "body": {"error": _QUOTA}},
+    "not-in-the-plan": {"status": 429, "body": {"error": {"type": "usage_not_included"}}},
 }
 
 
 @pytest.mark.parametrize(
     ("agent", "trouble"),
-    [("claude", "unknown-model"), ("claude", "bad-request"), *(("codex", name) for name in HOPELESS)],
+    [
+        ("claude", "unknown-model"),
+        ("claude", "bad-request"),
+        *(("codex", name) for name in HOPELESS),
+        ("qwen", "no-quota"),
+        ("opencode", "no-quota"),
+    ],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
-    """An unknown model and a bad request cost one session, and no wait."""
+    """An unknown model, a bad request and a quota that is used up cost one session, and no wait."""
     fault = {"at": "*", "times": 999, **HOPELESS[trouble]}
     stage.configure(codex=("request_max_retries=1", "stream_max_retries=1"))
     ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))
