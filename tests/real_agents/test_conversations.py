@@ -154,8 +154,6 @@ HOPELESS = {
         ("claude", "unknown-model"),
         ("claude", "bad-request"),
         *(("codex", name) for name in HOPELESS),
-        ("qwen", "no-quota"),
-        ("opencode", "no-quota"),
     ],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
