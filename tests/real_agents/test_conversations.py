@@ -115,6 +115,28 @@ def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     assert '{"' not in asked.replace('{"status"', ""), "in words, not as events"
 
 
+@pytest.mark.parametrize("agent", ["codex"])
+def test_two_bad_stories_hold_six_good_ones_back_only_as_long_as_the_user_wants(stage: Stage) -> None:
+    """Both fail in one way again and again; with a higher limit each ends alone, and the rest is done."""
+    stage.configure(bypass=True, max_stories="2", window='"fixed"')
+    bad, good = ("bad-1", "bad-2"), tuple(f"good-{number}" for number in range(6))
+    for name in (*bad, *good):
+        word = "wrong" if name in bad else "right"
+        body = stage.play(name, {"write": ["a.txt", word]})
+        keys = {"agent": stage.agent, "verify": ["grep -qx right a.txt"], "max_attempts": 9}
+        write_story(stage.repo, name, body=body, priority=9 if name in bad else 1, **keys)
+    arguments = ("--json", stage.model, "--no-base-check", "--max-sessions=9")
+    ran = run(stage.repo, *arguments, env=stage.env, limit=PATIENCE)
+    assert (ran.code, ran.data["kill_switch"]["name"]) == (2, "spiral"), ran.err
+    held = [ran.story(name)["status"] for name in good]
+    assert "stopped" in held, "the default is careful"
+    assert "run with --spiral-limit 10" in ran.err
+    free = run(stage.repo, *arguments, "--again", "--spiral-limit=10", env=stage.env, limit=PATIENCE)
+    assert [free.story(name)["status"] for name in good] == ["done"] * len(good), free.err
+    assert [free.story(name)["kill_switch"]["name"] for name in bad] == ["spiral"] * 2
+    assert free.data["kill_switch"] is None
+
+
 ASKERS = pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini", "qwen"])
 
 
