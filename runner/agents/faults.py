@@ -79,10 +79,14 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
     ),
 }
 _UNPAID = pattern(
-    "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan",
+    "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan|"
+    "exceeded your current quota(?!.{0,300}?(?:rate.?limit|retry in))",
     re.IGNORECASE,
 )
-"""No money is left, which a service may report like a limit of its rate; waiting does not bring any."""
+"""No money is left, which a service may report like a limit of its rate; waiting does not bring any.
+
+Another service has the same words for a limit of its rate, and then names that, or a time.
+"""
 # The order decides: the first class with a match wins.
 _PATTERNS = {fault: pattern("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
 _TOO_LARGE, _LIMIT, _SERVER = 413, 429, 500

@@ -205,6 +205,26 @@ def test_opencode_sums_its_steps() -> None:
     assert final.fault is Fault.LIMIT
 
 
+def test_opencode_says_in_its_log_alone_that_it_retries() -> None:
+    """It is waited for, since its log is not silent; when no money is left, nobody waits."""
+    head = b"timestamp=2026-11-18T07:39:47.392Z level=ERROR run=f0626ff3 message="
+    refused = head + b'"stream error" providerID=x modelID=m-1 small=false error.error="AI_APICallError: %s"'
+    opencode = agent("opencode")
+    seen = opencode.parse(refused % rb"say \"busy\" again")
+    assert seen is not None
+    assert (seen.message, seen.final) == ('say "busy" again', None)
+    assert (seen.retry_seconds or 0) > 60
+    unpaid = opencode.parse(refused % b"You exceeded your current quota, please check your plan.")
+    assert unpaid is not None
+    assert unpaid.final is not None
+    assert unpaid.final.fault is Fault.PERMANENT
+    assert opencode.parse(head + b'"another error" error.error="AI_APICallError: no"') is None
+    assert "--print-logs" in opencode.launch(JOB).argv
+    assert opencode.launch(JOB).argv.count("--log-level") == 1
+    own = agent("opencode", args=("--log-level=DEBUG",)).launch(JOB).argv
+    assert "ERROR" not in own
+
+
 def test_qwen_hides_an_error_in_a_success() -> None:
     """`[API Error: 401 …]` as the result of a success is a failure."""
     result = {"type": "result", "subtype": "success", "is_error": False, "result": "[API Error: 401 bad key]"}
@@ -274,6 +294,8 @@ def test_aider_leaves_nothing_in_the_worktree() -> None:
         ('Error resuming session: Invalid session identifier "x".', Fault.LOST),
         ("thread/resume failed: no rollout found for thread id x (code -32600)", Fault.LOST),
         ("Quota exceeded. Check your plan and billing details.", Fault.PERMANENT),
+        ("You exceeded your current quota, please check your plan and billing details.", Fault.PERMANENT),
+        ("You exceeded your current quota: https://example.com/rate-limits, retry in 43s", Fault.LIMIT),
         ("To use Codex with your ChatGPT plan, upgrade to Plus: https://example.com", Fault.PERMANENT),
         ("the tests do not pass", None),
     ],
