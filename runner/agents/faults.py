@@ -120,7 +120,8 @@ def _named_time(words: str, at: float) -> float:
         )
         if month:
             position = _MONTHS.index(month[:3].lower()) + 1
-            return then.replace(year=int(year), month=position, day=int(day)).timestamp() + _MINUTE
+            ends = then.replace(year=int(year), month=position, day=int(day)).timestamp() + _MINUTE
+            return max(0.0, ends)
         ends = then.timestamp() + _MINUTE
         return ends if ends > at else (then + timedelta(days=1)).timestamp() + _MINUTE
     except (ValueError, OverflowError, OSError):
