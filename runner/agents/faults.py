@@ -1,6 +1,7 @@
 """Classify what an agent says about a failure of its service. Status codes take precedence over words."""
 
 import re
+from datetime import datetime, timedelta
 
 from isolation.patterns import pattern
 from runner.core.limits.agent_output import Fault, Final
@@ -9,6 +10,15 @@ from runner.core.limits.stall import announced_wait
 
 _STATUS = pattern(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
 _EPOCH = pattern(r"\|\s*(1\d{9})\b")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_AGAIN_AT = pattern(
+    rf"again (?:at|on) (?:({'|'.join(_MONTHS)})[a-z]* (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}}),? (?:at )?)?"
+    r"(\d{1,2}):(\d\d) ?([ap])m\b(?! ?\()",
+    re.IGNORECASE,
+)
+"""A time of day, or a date with one, on the clock of this machine: `try again at Jan 15th, 2027 8:00 AM`."""
+_MINUTE = 60.0
+"""Such a time leaves its seconds out, so that the limit ends within the minute that follows."""
 _WORDS: dict[Fault, tuple[str, ...]] = {
     Fault.LOST: (
         "no conversation found",
@@ -45,6 +55,7 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "invalid_request_error",
         "unsupported_value|unsupported_parameter",
         "invalid auth method",
+        "to use codex with your chatgpt plan",
     ),
     Fault.TRANSIENT: (
         r"\b529\b",
@@ -68,10 +79,14 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
     ),
 }
 _UNPAID = pattern(
-    "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan",
+    "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan|"
+    "exceeded your current quota(?!.{0,300}?(?:rate.?limit|retry in))",
     re.IGNORECASE,
 )
-"""No money is left, which a service may report like a limit of its rate; waiting does not bring any."""
+"""No money is left, which a service may report like a limit of its rate; waiting does not bring any.
+
+Another service has the same words for a limit of its rate, and then names that, or a time.
+"""
 # The order decides: the first class with a match wins.
 _PATTERNS = {fault: pattern("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
 _TOO_LARGE, _LIMIT, _SERVER = 413, 429, 500
@@ -87,8 +102,30 @@ def failed(words: str, *, at: float, status: int | None = None) -> Final:
     if fault in {Fault.LIMIT, Fault.TRANSIENT}:
         epoch = _EPOCH.search(line)
         wait = announced_wait(line, LONGEST_LIMIT) if fault is Fault.LIMIT else announced_wait(line)
-        until = float(epoch[1]) if epoch else at + wait if wait else 0.0
+        named = _named_time(line, at) if fault is Fault.LIMIT else 0.0
+        until = float(epoch[1]) if epoch else named or (at + wait if wait else 0.0)
     return Final(ok=False, message=line, fault=fault, until=until)
+
+
+def _named_time(words: str, at: float) -> float:
+    """Return the time of day at which a limit ends; 0 when the words name none."""
+    found = _AGAIN_AT.search(words)
+    if found is None:
+        return 0.0
+    month, day, year, hour, minute, half = found.groups()
+    try:
+        now = datetime.fromtimestamp(at)  # noqa: DTZ006  the words are in local time, too
+        then = now.replace(
+            hour=int(hour) % 12 + 12 * (half in "pP"), minute=int(minute), second=0, microsecond=0
+        )
+        if month:
+            position = _MONTHS.index(month[:3].lower()) + 1
+            ends = then.replace(year=int(year), month=position, day=int(day)).timestamp() + _MINUTE
+            return max(0.0, ends)
+        ends = then.timestamp() + _MINUTE
+        return ends if ends > at else (then + timedelta(days=1)).timestamp() + _MINUTE
+    except (ValueError, OverflowError, OSError):
+        return 0.0
 
 
 def fault_of(words: str, status: int | None = None) -> Fault | None:

@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,26 @@ def test_opencode_sums_its_steps() -> None:
     assert final.fault is Fault.LIMIT
 
 
+def test_opencode_says_in_its_log_alone_that_it_retries() -> None:
+    """It is waited for, since its log is not silent; when no money is left, nobody waits."""
+    head = b"timestamp=2026-11-18T07:39:47.392Z level=ERROR run=f0626ff3 message="
+    refused = head + b'"stream error" providerID=x modelID=m-1 small=false error.error="AI_APICallError: %s"'
+    opencode = agent("opencode")
+    seen = opencode.parse(refused % rb"say \"busy\" again")
+    assert seen is not None
+    assert (seen.message, seen.final) == ('say "busy" again', None)
+    assert (seen.retry_seconds or 0) > 60
+    unpaid = opencode.parse(refused % b"You exceeded your current quota, please check your plan.")
+    assert unpaid is not None
+    assert unpaid.final is not None
+    assert unpaid.final.fault is Fault.PERMANENT
+    assert opencode.parse(head + b'"another error" error.error="AI_APICallError: no"') is None
+    assert "--print-logs" in opencode.launch(JOB).argv
+    assert opencode.launch(JOB).argv.count("--log-level") == 1
+    own = agent("opencode", args=("--log-level=DEBUG",)).launch(JOB).argv
+    assert "ERROR" not in own
+
+
 def test_qwen_hides_an_error_in_a_success() -> None:
     """`[API Error: 401 …]` as the result of a success is a failure."""
     result = {"type": "result", "subtype": "success", "is_error": False, "result": "[API Error: 401 bad key]"}
@@ -272,6 +293,10 @@ def test_aider_leaves_nothing_in_the_worktree() -> None:
         ("Error resuming session: No previous sessions found for this project.", Fault.LOST),
         ('Error resuming session: Invalid session identifier "x".', Fault.LOST),
         ("thread/resume failed: no rollout found for thread id x (code -32600)", Fault.LOST),
+        ("Quota exceeded. Check your plan and billing details.", Fault.PERMANENT),
+        ("You exceeded your current quota, please check your plan and billing details.", Fault.PERMANENT),
+        ("You exceeded your current quota: https://example.com/rate-limits, retry in 43s", Fault.LIMIT),
+        ("To use Codex with your ChatGPT plan, upgrade to Plus: https://example.com", Fault.PERMANENT),
         ("the tests do not pass", None),
     ],
 )
@@ -284,6 +309,25 @@ def test_the_time_that_a_limit_names_is_kept() -> None:
     """As seconds from now, or as an instant."""
     assert failed("rate limit: try again in 20s", at=100.0).until == 120.0
     assert failed("Claude AI usage limit reached|1790000000", at=100.0).until == 1790000000.0
+
+
+@pytest.mark.parametrize(
+    ("words", "until"),
+    [
+        ("at 5:03 PM.", (2026, 11, 18, 17, 4)),
+        ("at 3:00 PM.", (2026, 11, 18, 15, 1)),
+        ("at 2:59 PM.", (2026, 11, 19, 15, 0)),
+        ("at 12:10 AM.", (2026, 11, 19, 0, 11)),
+        ("at Jan 15th, 2027 8:00 AM.", (2027, 1, 15, 8, 1)),
+        ("at Feb 31st, 2027 8:00 AM.", None),
+        ("at 5:03 PM (Asia/Tokyo).", None),
+    ],
+)
+def test_the_minute_that_a_limit_names_in_words_is_over(words: str, until: tuple[int, ...] | None) -> None:
+    """On this machine's clock, as codex words it, today or tomorrow; its seconds are not told."""
+    at = datetime(2026, 11, 18, 15, 0, 30).timestamp()  # noqa: DTZ001  local, as the words are
+    expected = datetime(*until).timestamp() if until else 0.0  # type: ignore[arg-type]  # noqa: DTZ001
+    assert failed(f"You have hit your usage limit. Upgrade or try again {words}", at=at).until == expected
 
 
 def test_codex_trusts_a_repository_for_the_session_unless_its_user_does_not(

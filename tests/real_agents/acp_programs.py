@@ -9,9 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tests.real_agents.programs import INSTALL_SECONDS, MODELS, ROOT, CannotInstallError, environment
+from tests.real_agents.programs import INSTALL_SECONDS, MODELS, NEWEST, ROOT, CannotInstallError, environment
 
-PREFIX = Path(os.environ.get("ACP_AGENTS_PREFIX", ROOT / ".venv" / "acp-agents"))
+_FOLDER = "acp-agents-newest" if NEWEST else "acp-agents"
+PREFIX = Path(os.environ.get("ACP_AGENTS_PREFIX", ROOT / ".venv" / _FOLDER))
 
 
 class AcpProgram(Struct, frozen=True, kw_only=True):
@@ -44,15 +45,17 @@ PROGRAMS = {
 
 @cache
 def acp_folder(name: str) -> Path:
-    """Return the folder of a program; installs it where it is missing."""
+    """Return the folder of a program; installs it where it is missing, or brings it up to date."""
     folder, program = PREFIX / "node_modules" / ".bin", PROGRAMS[name]
-    if not (folder / program.command[0]).exists():
+    there = (folder / program.command[0]).exists()
+    if NEWEST or not there:
         if shutil.which("npm") is None:
             raise CannotInstallError(f"{name} needs npm, which is not installed")
         PREFIX.mkdir(parents=True, exist_ok=True)
-        argv = ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", program.package]
+        package = f"{program.package.rpartition('@')[0]}@latest" if NEWEST else program.package
+        argv = ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", package]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
-        if done.returncode:
+        if done.returncode and not there:
             raise CannotInstallError(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
     return folder
 

@@ -26,7 +26,10 @@ Reply = tuple[dict[str, Any], list[Event]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What an agent asks: `turns` are what users and tools said, with whether it is a tool's result."""
+    """What an agent asks: `turns` are what users and tools said, with whether it is a tool's result.
+
+    `talk` is the conversation that it belongs to, where the program names one.
+    """
 
     model: str
     streamed: bool
@@ -34,6 +37,7 @@ class Request:
     tools: tuple[str, ...]
     system: str
     render: Callable[[str, Action], Reply]
+    talk: str = ""
 
 
 def read(path: str, body: dict[str, Any]) -> Request | None:
@@ -57,6 +61,7 @@ def read(path: str, body: dict[str, Any]) -> Request | None:
         tools=tuple(_tools(body)),
         system=_plain(system) + _plain([message.get("content") for message in told]),
         render=render,
+        talk=str((body.get("metadata") or {}).get("user_id") or body.get("prompt_cache_key") or ""),
     )
 
 

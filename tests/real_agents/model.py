@@ -18,15 +18,16 @@ was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
-answers by itself. `words` are the message of a status. `{"at": 0, "drop": true}` hangs up in the middle of
-the reply, `"garbage": true` sends nonsense there, and `"error": "overloaded_error"` an error of that kind.
-One with `headers` alone sends them along. Only how often a fault was met is remembered, under the id of the
-script.
+answers by itself. `words` are the message of a status, `body` is all that comes with it. `{"at": 0, "drop":
+true}` hangs up in the middle of the reply, `"garbage": true` sends nonsense there, and `"error":
+"overloaded_error"` an error of that kind. One with `headers` alone sends them along. Only how often a fault
+was met is remembered, under the id of the script.
 """
 
 import json
 import re
 import select
+import shlex
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -71,13 +72,15 @@ _ERRORS = {
 class Scene:
     """What the model was asked so far, one entry a request of a script, and the tokens that it charged.
 
-    `books` are the tokens of each script alone.
+    `books` are the tokens of each script alone, with those of requests in its conversation that no longer
+    quote it, as after a summary; `talks` says which script a conversation is about.
     """
 
     asked: list[dict[str, Any]] = field(default_factory=list)
     charged: Counter[str] = field(default_factory=Counter)
     books: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     met: Counter[str] = field(default_factory=Counter)
+    talks: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def requests_of(self, script_id: str) -> list[dict[str, Any]]:
@@ -146,7 +149,7 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:  # n
                 "tool": writer,
                 "input": {_WRITERS[writer]: f"{_workspace(request)}/{name}", "content": words},
             }
-        act = {"sh": f"mkdir -p $(dirname {name}) && printf '%s' '{words}' > {name}"}
+        act = {"sh": f"mkdir -p $(dirname {name}) && printf '%s' {shlex.quote(words)} > {name}"}
     if "helper" in act:
         return _handed_over(script, act["helper"], request)
     shell = next((name for name in _SHELLS if name in request.tools), None)
@@ -196,8 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         script, step, newest = _script(request)
         if script is None or not (request.tools or script.get("toolless")):
-            about = script["id"] if script else ""
             with self.scene.lock:
+                about = script["id"] if script else self.scene.talks.get(request.talk, "")
                 self.scene.books[about]["aside"] += 1
             self._reply(request, {"text": "ok"}, about)  # a side request, such as one for a title
             return
@@ -210,13 +213,16 @@ class _Handler(BaseHTTPRequestHandler):
         entry["says"] = action.get("text")
         with self.scene.lock:
             self.scene.asked.append(entry)
+            if request.talk:
+                self.scene.talks[request.talk] = script["id"]
         if fault and "page" in fault:
             self._send(fault["page"].encode(), "text/html", 200, {})
             return
         if fault and "status" in fault:
             status = fault["status"]
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
-            body = dialects.failure(status, _ERRORS.get(status, "api_error"), fault.get("words", ""))
+            kind = _ERRORS.get(status, "api_error")
+            body = fault.get("body") or dialects.failure(status, kind, fault.get("words", ""))
             self._json(body, status, {**headers, **fault.get("headers", {})})
             return
         self._reply(request, action, script["id"], fault)

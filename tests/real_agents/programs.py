@@ -100,6 +100,10 @@ def environment(name: str, url: str, home: Path) -> dict[str, str]:
             settings.write_text(json.dumps({**chosen, "privacy": {"usageStatisticsEnabled": False}}))
             return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
         case "qwen":
+            # It would sum up what all stories have taught it, in a request that names none of them.
+            settings = home / ".qwen" / "settings.json"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text(json.dumps({"memory": {"enableManagedAutoDream": False}}))
             return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1"}
         case _:
             more = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "AIDER_ANALYTICS_DISABLE": "true"}

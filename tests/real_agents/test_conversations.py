@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -59,6 +60,21 @@ def test_a_subscription_at_its_limit_is_waited_for(stage: Stage) -> None:
     assert refused < served
 
 
+@pytest.mark.parametrize("agent", ["codex"])
+def test_the_time_in_the_words_of_codex_is_waited_for(stage: Stage) -> None:
+    """A plan at its limit names the minute of its end: nobody asks before, and then it is done."""
+    ends = int(time.time()) + 40
+    body = {"error": {"type": "usage_limit_reached", "plan_type": "plus", "resets_at": ends}}
+    fault = {"at": 0, "status": 429, "body": body}
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    (paused,) = events(stage.repo, "AgentPaused")
+    assert paused["everyone"] is True
+    assert ends <= paused["until"] < ends + 90
+    _, served, *_ = (record["started_at"] for record in work_sessions(stage.repo))
+    assert datetime.fromisoformat(served).timestamp() >= ends
+
+
 @BOTH
 def test_a_killed_coordinator_resumes_the_conversation(stage: Stage, agent: str, tmp_path: Path) -> None:
     """Acceptance 68: SIGKILL leaves nothing of the session, and `resume` goes on in its conversation."""
@@ -96,7 +112,30 @@ def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     assert talks[-1] != talks[0]
     asked = stage.scene.requests_of("a")[-1]["prompt"]
     assert "- Attempt 1 by " in asked, "what was done so far"
-    assert '{"' not in asked.replace('{"status"', ""), "in words, not as events"
+    told = asked.replace('{"status"', "").replace('{"question"', "")  # the result that it may write
+    assert '{"' not in told, "in words, not as events"
+
+
+@pytest.mark.parametrize("agent", ["codex"])
+def test_two_bad_stories_hold_six_good_ones_back_only_as_long_as_the_user_wants(stage: Stage) -> None:
+    """Both fail in one way again and again; with a higher limit each ends alone, and the rest is done."""
+    stage.configure(bypass=True, max_stories="2", window='"fixed"')
+    bad, good = ("bad-1", "bad-2"), tuple(f"good-{number}" for number in range(6))
+    for name in (*bad, *good):
+        word = "wrong" if name in bad else "right"
+        body = stage.play(name, {"write": ["a.txt", word]})
+        keys = {"agent": stage.agent, "verify": ["grep -qx right a.txt"], "max_attempts": 9}
+        write_story(stage.repo, name, body=body, priority=9 if name in bad else 1, **keys)
+    arguments = ("--json", stage.model, "--no-base-check", "--max-sessions=9")
+    ran = run(stage.repo, *arguments, env=stage.env, limit=PATIENCE)
+    assert (ran.code, ran.data["kill_switch"]["name"]) == (2, "spiral"), ran.err
+    held = [ran.story(name)["status"] for name in good]
+    assert "stopped" in held, "the default is careful"
+    assert "run with --spiral-limit 10" in ran.err
+    free = run(stage.repo, *arguments, "--again", "--spiral-limit=10", env=stage.env, limit=PATIENCE)
+    assert [free.story(name)["status"] for name in good] == ["done"] * len(good), free.err
+    assert [free.story(name)["kill_switch"]["name"] for name in bad] == ["spiral"] * 2
+    assert free.data["kill_switch"] is None
 
 
 ASKERS = pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini", "qwen"])
@@ -117,18 +156,32 @@ def test_a_question_in_plain_words_becomes_a_decision(stage: Stage) -> None:
     assert len({record["conversation"] for record in work_sessions(stage.repo)}) == 1
 
 
+_QUOTA = {
+    "message": "You exceeded your current quota, please check your plan and billing details.",
+    "type": "insufficient_quota",
+    "param": None,
+    "code": "insufficient_quota",
+}
 HOPELESS = {
     "unknown-model": {"status": 404, "words": "The model `m-9` does not exist"},
     "bad-request": {"status": 400, "words": "tools.0.name: bad field"},
+    # Codex says nothing of the words of a 429: without this kind it is a limit like any other.
+    "no-quota": {"status": 429, "body": {"error": _QUOTA}},
+    "not-in-the-plan": {"status": 429, "body": {"error": {"type": "usage_not_included"}}},
 }
 
 
 @pytest.mark.parametrize(
     ("agent", "trouble"),
-    [("claude", "unknown-model"), ("claude", "bad-request"), *(("codex", name) for name in HOPELESS)],
+    [
+        ("claude", "unknown-model"),
+        ("claude", "bad-request"),
+        *(("codex", name) for name in HOPELESS),
+        ("opencode", "no-quota"),
+    ],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
-    """An unknown model and a bad request cost one session, and no wait."""
+    """An unknown model, a bad request and a quota that is used up cost one session, and no wait."""
     fault = {"at": "*", "times": 999, **HOPELESS[trouble]}
     stage.configure(codex=("request_max_retries=1", "stream_max_retries=1"))
     ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,)))

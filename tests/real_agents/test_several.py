@@ -1,5 +1,6 @@
 """Real claude and codex in one run: in order of preference, as candidates, and as worker and reviewer."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_a_limit_of_days_hands_the_story_to_the_next_agent(pair: Stage) -> None:
     assert "half.txt" in pair.scene.requests_of("a")[-1]["prompt"]
     files = git(pair.repo, "ls-tree", "--name-only", "autopilot/a").split()
     assert {"half.txt", "rest.txt"} <= set(files)
+
+
+def test_a_plan_at_its_limit_hands_the_story_to_the_next_agent(pair: Stage) -> None:
+    """Codex names the day in words, which is as good as a header: claude works at once."""
+    error = {"type": "usage_limit_reached", "plan_type": "plus", "resets_at": int(time.time()) + 5 * 86400}
+    fault = {"at": 0, "status": 429, "body": {"error": error}}
+    body = pair.play("a", {"write": ["a.txt", "made"]}, faults=(fault,))
+    ran = carry(pair, body, "--agent=codex,claude")
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    assert workers(pair) == ["codex", "claude"]
 
 
 def test_two_failures_hand_the_story_to_the_next_agent(pair: Stage) -> None:

@@ -67,7 +67,8 @@ def silence(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Silence:
 async def test_a_stalled_stream_is_waited_for(stage: Stage, silence: Silence) -> None:
     """A reply that stops in its middle for several windows, and no longer than is healthy: it recovers."""
     stage.configure(codex=(f"stream_idle_timeout_ms={SILENCE * 1000 - 5000}",))
-    silence.may_last(2 * SILENCE)
+    # A silence is noted after half of this, which must not be the moment at which it ends.
+    silence.may_last(3 * SILENCE)
     found = await silence.carry({"stall": SILENCE})
     assert (found.status, found.stalls, found.progress.attempt, len(found.sessions)) == (Status.DONE, 0, 1, 1)
 

@@ -1,7 +1,7 @@
 """OpenCode, headless: `opencode run --format json`. Every step reports its own tokens and cost.
 
 Those of helper agents are in its database alone. A tool is reported only when it has ended, so a long one
-looks like silence.
+looks like silence. While it retries its service it reports nothing; its log says so, on standard error.
 """
 
 import os
@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from isolation.patterns import pattern
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
@@ -19,11 +20,18 @@ from runner.agents.tool_calls import files_read, tool_result, words_of
 from runner.core.conversation.entry import Entry, Kind
 from runner.core.conversation.entry import result as result_entry
 from runner.core.conversation.tool_call import tool as tool_entry
-from runner.core.limits.agent_output import AgentUpdate, Final
+from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _QUIET = 600.0
 _TITLE = "--title"
+_LOG = ("--print-logs", "--log-level")
+_REFUSED = pattern(
+    r'^timestamp=\S+ level=ERROR [^"]{0,500}message="stream error" .{0,2000}?'
+    r'error\.error="(?:AI_APICallError: )?((?:[^"\\]|\\.){0,2000})'
+)
+"""A line of its log about a request that failed; it retries most of them, without end and without a word."""
+_LONGEST_LINE = 10_000
 _SUMS = """
     WITH RECURSIVE talks(id) AS (
         VALUES (?) UNION SELECT session.id FROM session JOIN talks ON session.parent_id = talks.id
@@ -70,6 +78,7 @@ class OpencodeAgent(KnownAgent):
         """Start a session, or resume one; its own settings say what it may do, except for `bypass`."""
         argv = ["opencode", "run", "--format", "json"]
         argv += ["--auto"] if self._bypass else []
+        argv += [] if self._has(*_LOG) else [*_LOG, "ERROR"]
         argv += ["--model", job.model] if job.model else []
         argv += ["--session", job.conversation] if job.conversation else self._title(job)
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
@@ -77,8 +86,11 @@ class OpencodeAgent(KnownAgent):
 
     def _title(self, job: AgentJob) -> list[str]:
         """Name a new conversation; without a name it pays a model for one, and reports that nowhere."""
-        named = any(word.partition("=")[0] == _TITLE for word in self._settings.args)
-        return [] if named else [f"{_TITLE}={job.story.id}"]
+        return [] if self._has(_TITLE) else [f"{_TITLE}={job.story.id}"]
+
+    def _has(self, *options: str) -> bool:
+        """Whether the user's own arguments have one of these options."""
+        return any(word.partition("=")[0] in options for word in self._settings.args)
 
     def recorded(self, conversation: str, prompt: Path, reported: Usage) -> AgentUpdate | None:  # noqa: ARG002
         """Read what a conversation and those of its helpers have used."""
@@ -108,7 +120,7 @@ class OpencodeAgent(KnownAgent):
         """Read one event."""
         event = load(line)
         if event is None:
-            return None
+            return _retried(_refusal(line))
         conversation, part = text(event, "sessionID"), at(event, "part")
         match event.get("type"):
             case "tool_use":
@@ -138,7 +150,8 @@ class OpencodeAgent(KnownAgent):
         """Return what one event shows; a tool call comes with its result."""
         event = load(line)
         if event is None or "sessionID" not in event:
-            return None
+            refusal = _refusal(line)
+            return (Entry(kind=Kind.ERROR, text=refusal),) if refusal else None
         part = at(event, "part")
         match event.get("type"):
             case "tool_use":
@@ -158,6 +171,21 @@ class OpencodeAgent(KnownAgent):
 def _database(environ: Mapping[str, str]) -> Path:
     data = environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"
     return Path(data, "opencode", environ.get("OPENCODE_DB") or "opencode.db")
+
+
+def _refusal(line: bytes) -> str:
+    """Return why a request failed, if a line of its log says so."""
+    found = _REFUSED.search(line[:_LONGEST_LINE].decode("utf-8", "replace"))
+    return found[1].replace('\\"', '"') if found else ""
+
+
+def _retried(refusal: str) -> AgentUpdate | None:
+    """Wait with it for its service, unless no retry can help."""
+    if not refusal:
+        return None
+    hopeless = faults.fault_of(refusal) is Fault.PERMANENT
+    final = faults.failed(refusal, at=time.time()) if hopeless else None
+    return AgentUpdate(message=last_line(refusal), retry_seconds=_QUIET, final=final)
 
 
 def _shown_tool(part: Any) -> tuple[Entry, ...]:
