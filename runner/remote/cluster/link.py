@@ -17,7 +17,7 @@ from trio import to_thread
 
 from isolation.git.clones.travel import take_travel_bundle, unpack, write_travel_bundle
 from isolation.git.repository import Repository
-from runner.remote.cluster.placement import Needs, Room, amounts_of
+from runner.remote.cluster.placing.placement import Needs, Room, amounts_of
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
     CHUNK,
@@ -41,7 +41,7 @@ from runner.remote.cluster.wire.messages import (
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
-PASS_SECONDS = 0.2
+PASS_SECONDS = 0.5
 """For how long what happened elsewhere may wait for company; nothing on a worker waits for it."""
 RETRY_SECONDS = 0.2
 MOST_EVENTS = 2000
@@ -105,6 +105,10 @@ class Link:
         self._received = 0
         self._acks: list[Ack] = []
         self._starts: list[Start] = []
+        self._expected: Start | None = None
+        self._expected_is_new = False
+        self.expects = ""
+        """The story for which the worker prepares, or is about to."""
         self._fenced: list[tuple[str, int]] = []
         self._due = trio.Event()
         self._urgent = trio.Event()
@@ -132,7 +136,19 @@ class Link:
             offers=self._greeting.offers,
             used=used,
             labels=frozenset(self._greeting.labels),
+            expects=self.expects,
         )
+
+    @property
+    def can_prepare(self) -> bool:
+        """Whether the worker has what it takes to prepare for a story that comes next."""
+        return bool(self.slots) and not self._trouble and self.machine.has_disk
+
+    def expect(self, start: Start | None) -> None:
+        """Have the worker prepare for a story, and for no other."""
+        if start != self._expected:
+            self._expected, self._expected_is_new = start, True
+            self.pass_on()
 
     def acknowledge(self, ack: Ack) -> None:
         """Report to the worker what became of a batch."""
@@ -186,12 +202,18 @@ class Link:
         while True:
             due, urgent = self._due, self._urgent
             acks, starts, fenced = tuple(self._acks), tuple(self._starts), tuple(self._fenced)
+            is_current = self._received + MOST_EVENTS >= len(stream.events)
+            expected: tuple[Start, ...] | None = None
+            if is_current and self._expected_is_new:
+                expected = (self._expected,) if self._expected is not None else ()
+                self._expected_is_new = False
             request = Update(
                 run_id=self._run_id,
                 first=self._received,
                 events=stream.after(self._received),
                 acks=acks,
-                starts=starts if self._received + MOST_EVENTS >= len(stream.events) else (),
+                starts=starts if is_current else (),
+                expected=expected,
                 fenced=fenced,
                 levels=levels(),
             )

@@ -12,7 +12,7 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event, decode, encode
 from runner.core.model import RunId
 
-PROTOCOL = 1
+PROTOCOL = 2
 CHUNK = 4 << 20
 """How many bytes of a file travel in one message."""
 
@@ -95,11 +95,15 @@ class Open(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """How many stories the worker's machine allows now, and why."""
+    """How many stories the worker's machine allows now, and why.
+
+    `has_disk`: there is ample room for worktrees of stories that come next.
+    """
 
     stories: int
     tier: str
     reason: str
+    has_disk: bool = True
 
 
 class Opened(Struct, frozen=True, kw_only=True, tag=True):
@@ -127,7 +131,10 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """Work on this story, from these commits; `tip` is where its branch is, empty if there is none."""
+    """Work on this story, from these commits; `tip` is where its branch is, empty if there is none.
+
+    Without a fence it is only expected: the worker may prepare for it.
+    """
 
     story: dict[str, Any]
     fence: int
@@ -146,13 +153,17 @@ class Levels(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True, tag=True):
-    """What the worker must know now; `events` begin with the number `first` of the run's events."""
+    """What the worker must know now; `events` begin with the number `first` of the run's events.
+
+    `expected` are all stories that may come next; None if nothing has changed about that.
+    """
 
     run_id: str
     first: int
     events: tuple[Sent, ...] = ()
     acks: tuple[Ack, ...] = ()
     starts: tuple[Start, ...] = ()
+    expected: tuple[Start, ...] | None = None
     fenced: tuple[tuple[str, int], ...] = ()
     levels: Levels = field(default_factory=Levels)
 
@@ -213,11 +224,15 @@ class LogPart(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Gone(Struct, frozen=True, kw_only=True, array_like=True):
-    """The worker no longer works on a story; `trouble` says why if it has no result."""
+    """The worker no longer works on a story; `trouble` says why if it has no result.
+
+    `last` are events that nothing had to wait for, such as the removal of its folder.
+    """
 
     story_id: str
     fence: int
     trouble: str = ""
+    last: tuple[Sent, ...] = ()
 
 
 class Heard(Struct, frozen=True, kw_only=True, tag=True):
