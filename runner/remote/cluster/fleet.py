@@ -206,7 +206,7 @@ class Fleet:
         tip, branches = await to_thread.run_sync(self._commits_for, story)
         run = self._log.snapshot
         try:
-            bundle = await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
+            await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
         except ConnectionError:
             return None
         if link.lost:
@@ -217,7 +217,6 @@ class Fleet:
             fence=0,
             tip=tip,
             branches=branches,
-            bundle=bundle,
             past=to_builtins(past) if past is not None else None,
         )
 

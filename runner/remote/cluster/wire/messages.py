@@ -74,17 +74,23 @@ class Put(Struct, frozen=True, kw_only=True, tag=True):
     data: bytes
 
 
+class Take(Struct, frozen=True, kw_only=True, tag=True):
+    """Take over the commits of a bundle of which all parts were put."""
+
+    repository: str
+    name: str
+
+
 class Open(Struct, frozen=True, kw_only=True, tag=True):
     """Begin to serve a run, or continue to serve it for a coordinator that came back.
 
-    `bundle` was put before, empty if nothing was missing. `clock` is the coordinator's time of day,
-    `patience` for how long the worker waits for a silent coordinator. With `examine` its doctor is asked.
+    `clock` is the coordinator's time of day, `patience` for how long the worker waits for a silent
+    coordinator. With `examine` its doctor is asked.
     """
 
     run_id: str
     repository: str
     base: str
-    bundle: str
     settings: dict[str, Any]
     env: dict[str, str]
     identity: tuple[str, str] | None
@@ -140,7 +146,6 @@ class Start(Struct, frozen=True, kw_only=True):
     fence: int
     tip: str
     branches: dict[str, str]
-    bundle: str = ""
     past: dict[str, Any] | None = None
     talk: Talk | None = None
 
@@ -175,11 +180,15 @@ class Updated(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Listen(Struct, frozen=True, kw_only=True, tag=True):
-    """What is new? `number` answers have arrived; the worker may wait with the next one."""
+    """What is new? `number` answers have arrived; the worker may wait with the next one.
+
+    `update` is what the worker must know at once, before it waits.
+    """
 
     run_id: str
     number: int
     wait: float
+    update: Update | None = None
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
@@ -236,7 +245,10 @@ class Gone(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Heard(Struct, frozen=True, kw_only=True, tag=True):
-    """What is new on the worker; `number` counts these answers. `active`: some session showed life."""
+    """What is new on the worker; `number` counts these answers. `active`: some session showed life.
+
+    `received` is how many events of the run the worker has by now.
+    """
 
     number: int
     machine: Machine
@@ -246,6 +258,7 @@ class Heard(Struct, frozen=True, kw_only=True, tag=True):
     gone: tuple[Gone, ...] = ()
     notes: tuple[str, ...] = ()
     active: bool = False
+    received: int = 0
 
 
 class Fetch(Struct, frozen=True, kw_only=True, tag=True):
@@ -279,7 +292,7 @@ class Refusal(Struct, frozen=True, kw_only=True, tag=True):
     hint: str = ""
 
 
-Request: TypeAlias = Hello | Prepare | Put | Open | Update | Listen | Fetch | Close
+Request: TypeAlias = Hello | Prepare | Put | Take | Open | Update | Listen | Fetch | Close
 Answer: TypeAlias = Greeting | Prepared | Opened | Updated | Heard | Piece | Done | Refusal
 
 _requests = msgpack.Decoder(Request)

@@ -136,8 +136,6 @@ class WorkedStory:
 
     async def _carry(self) -> None:
         run, story, start = self._run, self.story, self.start
-        if start.bundle:
-            await to_thread.run_sync(self._clone.take, start.bundle)
         make_room = (run.repository, run.worktree_root, story.id, start)
         await to_thread.run_sync(self._clone.make_room, *make_room)
         if start.talk is not None:

@@ -123,10 +123,7 @@ class WorkerRun:
                 os.environ.pop(name, None)
 
     def _prepared(self) -> Repository:
-        request = self._request
-        if request.bundle:
-            self.clone.take(request.bundle)
-        return self.clone.begin(request.base, request.identity)
+        return self.clone.begin(self._request.base, self._request.identity)
 
     def _take_events(self, request: Open) -> None:
         events = [received(each, self.run_id) for each in request.events]
@@ -212,9 +209,11 @@ class WorkerRun:
 
     async def listen(self, request: Listen) -> Heard:
         """Say what is new here."""
+        if request.update is not None:
+            await self.update(request.update)
         last = max((story.last_activity for story in self._stories.values()), default=0.0)
         self.outbox.active = self.outbox.active or last > self.outbox.heard_at
-        return await self.outbox.listen(request)
+        return structs.replace(await self.outbox.listen(request), received=self._received)
 
     def piece(self, name: str, offset: int, size: int) -> bytes:
         """Return a part of a bundle that waits for the coordinator. Blocking."""
@@ -336,7 +335,7 @@ class WorkerRun:
 
 def _expectation(start: Start) -> Start:
     """Return what must be the same for a story that was expected and is placed now."""
-    return structs.replace(start, fence=0, bundle="")
+    return structs.replace(start, fence=0)
 
 
 def _findings(top: Path) -> list[str]:
