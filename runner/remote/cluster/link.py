@@ -4,7 +4,7 @@ Two requests are under way at any time: one that tells the worker what it must k
 for what is new there. The answer to what a worker said is mostly there within a moment, and goes along with
 the next question: each message passes through the scheduler, and costs more than what is in it. A broken
 connection is tried again for as long as the worker may be silent; an answer that was lost on the way comes
-again, and counts once, and so does what is told twice.
+again, and counts once, and so does what is sent twice.
 """
 
 import os
@@ -208,7 +208,7 @@ class Link:
         self._received = events
 
     async def _update(self, stream: Stream, levels: Callable[[], Levels]) -> None:
-        """Tell the worker what is new, unless its next question takes that along."""
+        """Send the worker what is new, unless its next question takes that along."""
         while True:
             due, urgent = self._due, self._urgent
             if self._answers is not None:
@@ -218,7 +218,7 @@ class Link:
                 answer = await self._ask(request)
                 if not isinstance(answer, Updated):
                     raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
-                self._told(request, answer.received)
+                self._sent(request, answer.received)
                 if self._has_news(stream):
                     continue
             await due.wait()
@@ -246,7 +246,7 @@ class Link:
             levels=levels(),
         )
 
-    def _told(self, request: Update, received: int) -> None:
+    def _sent(self, request: Update, received: int) -> None:
         """Note that the worker knows what was in a request."""
         self._received = max(self._received, received)
         self._acks = [ack for ack in self._acks if ack not in request.acks]
@@ -263,7 +263,7 @@ class Link:
             if not isinstance(answer, Heard):
                 raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
             if update is not None:
-                self._told(update, answer.received)
+                self._sent(update, answer.received)
             number, update = answer.number, None
             self.machine = answer.machine
             hear(answer)
