@@ -29,11 +29,10 @@ from runner.core.model import (
     Story,
     StoryId,
     StorySnapshot,
-    Tier,
 )
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
-from runner.core.schedule.tiers import evaluate
+from runner.core.schedule.tiers import has_ample_disk
 from runner.core.text.instants import clock
 from runner.records.journal import Request
 from runner.run.base_check import BaseChecks
@@ -143,7 +142,7 @@ class Orchestrator:
             statuses = {story.id: log.snapshot.stories[story.id].status for story in order}
             for story_id in [each for each in self._ahead if statuses[each].final]:
                 self._withdraw(story_id)
-            decision = self._decide(order, statuses)
+            decision, coming = self._decide(order, statuses)
             if await self._follow_base(decision) or await self._read_again(decision):
                 continue
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
@@ -151,15 +150,22 @@ class Orchestrator:
             for skip in decision.skip:
                 self._withdraw(skip.story_id)
             await self._start(nursery, decision, bodies)
+            self._carriers.expect([self._backlog.by_id[name] for name in coming])
             if not bodies:
                 await changed.wait()
         self._changes.closed = True  # at once after the last look, so that no request falls between
         for story_id in tuple(self._ahead):
             self._withdraw(story_id)
 
-    def _decide(self, order: Sequence[Story], statuses: Mapping[StoryId, Status]) -> ScheduleDecision:
-        """Decide what starts now; a story for which no machine has room waits, and others go first."""
+    def _decide(
+        self, order: Sequence[Story], statuses: Mapping[StoryId, Status]
+    ) -> tuple[ScheduleDecision, tuple[StoryId, ...]]:
+        """Decide what starts now; a story for which no machine has room waits, and others go first.
+
+        Also return the stories that come next, once there is a slot for them.
+        """
         held = self._held()
+        ready: tuple[StoryId, ...] = ()
         while True:
             decision = decide(
                 order,
@@ -172,9 +178,11 @@ class Orchestrator:
                 held=held,
                 reasons=False,
             )
-            unplaced = self._carriers.unplaced([self._backlog.by_id[name] for name in decision.start])
+            ready = ready or (*decision.start, *decision.next)
+            starting = [self._backlog.by_id[name] for name in decision.start]
+            unplaced = self._carriers.unplaced(starting, ready)
             if not unplaced:
-                return decision
+                return decision, tuple(name for name in ready if name not in decision.start)
             held = {**held, **unplaced}
 
     def _relevant_stories(self) -> Sequence[Story]:
@@ -265,9 +273,7 @@ class Orchestrator:
 
     @property
     def _disk_is_ample(self) -> bool:
-        seen = self._context.latest.sample
-        disk = ResourceSample(disk_free=seen.disk_free, inodes_free=seen.inodes_free)
-        return evaluate(disk, self._context.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
+        return has_ample_disk(self._context.latest.sample, self._context.settings.tiers)
 
     def _withdraw(self, story_id: StoryId) -> None:
         slot = self._ahead.pop(story_id, None)

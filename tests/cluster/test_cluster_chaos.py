@@ -21,7 +21,7 @@ from tests.cluster.proxy import Network
 
 STORIES = int(os.environ.get("CHAOS_CLUSTER_STORIES", "200"))
 SEED = int(os.environ.get("CHAOS_CLUSTER_SEED", "7"))
-COORDINATED = int(os.environ.get("CHAOS_COORDINATOR_STORIES", "60"))
+COORDINATED = int(os.environ.get("CHAOS_COORDINATOR_STORIES", "120"))
 KILLS = int(os.environ.get("CHAOS_COORDINATOR_KILLS", "50"))
 STRIKE_SECONDS = 3.0
 LIMIT = 1800.0
@@ -87,7 +87,8 @@ def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(repo: P
     kills = 0
     with machines(tmp_path / "cluster", "one", "two", "three", "four", options=("--slots=2",)) as cluster:
         command: tuple[str, ...] = ("--cluster", str(cluster.file))
-        while kills < KILLS and not has_ended(repo):
+        while kills < KILLS:
+            assert not has_ended(repo), f"the run ended after {kills} kills; it needs more stories"
             with started(repo, *command, env=ENV) as running:
                 has_begun = partial(_has_begun, repo, kills + 1)
                 wait_until(has_begun, what="the run begins", limit=60)

@@ -73,6 +73,30 @@ def test_a_killed_workers_story_starts_again_elsewhere(repo: Path, tmp_path: Pat
     assert git(repo, "show", "autopilot/slow:slow") == "made\n"
 
 
+@pytest.mark.slow
+def test_work_that_was_not_committed_yet_is_done_again(repo: Path, tmp_path: Path) -> None:
+    """A worker that dies between the end of a session and its commit costs that session, not its work."""
+    gate, reached = tmp_path / "gate", tmp_path / "reached"
+    write_story(repo, "a", command=f"echo session >> {tmp_path / 'ledger'}; {writes('a')}")
+    hook = f"touch {reached}; until test -e {gate}; do sleep 0.05; done"
+    (repo / "autopilot-multi.toml").write_text(f'[hooks]\nafter_run = "{hook}"\n')
+    commit_stories(repo)
+    with (
+        machines(tmp_path / "cluster", "one", "two") as cluster,
+        started(repo, "--cluster", str(cluster.file)) as running,
+    ):
+        wait_until(reached.exists, what="the session has ended")
+        wait_until(lambda: "CheckpointPlanned" in _kinds(repo), what="the journal has its end")
+        cluster.signal(_holder(cluster, repo), signal.SIGKILL)
+        gate.touch()
+        ended = running.finish()
+    assert ended.code == 0, ended.err
+    assert _sessions(tmp_path) == 2
+    verdicts = [each["data"]["verdict"] for each in events(repo) if each["kind"] == "StoryFinished"]
+    assert verdicts == ["done"]
+    assert git(repo, "show", "autopilot/a:a") == "made\n"
+
+
 def test_a_worker_that_hangs_is_fenced_when_it_comes_back(repo: Path, tmp_path: Path) -> None:
     """What a worker commits after its story was placed elsewhere is kept aside, and never counted."""
     gate = _waiting(repo, tmp_path)

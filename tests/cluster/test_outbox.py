@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from runner.remote.cluster.wire.messages import Ack, Batch, Listen, Machine, Sent
+from runner.remote.cluster.wire.messages import Ack, Batch, Heard, Listen, Machine, Sent
 from runner.remote.cluster.worker.outbox import BEHIND, FencedError, Outbox
 
 MACHINE = Machine(stories=1, tier="green", reason="")
@@ -34,6 +35,41 @@ async def test_a_lost_answer_comes_again_and_an_answered_one_does_not(tmp_path: 
         assert await outbox.listen(_listen(0)) == first
         assert (await outbox.listen(_listen(first.number))).batches == ()
         outbox.acknowledge(Ack(story_id="a", fence=3, number=1))
+
+
+async def test_a_question_whose_connection_broke_takes_no_answer_away(tmp_path: Path) -> None:
+    """A question that nobody waits for any more, and its repetition, get the same answer."""
+    outbox = _outbox(tmp_path)
+    heard: list[Heard] = []
+
+    async def ask(number: int) -> None:
+        heard.append(await outbox.listen(_listen(number, 1.0)))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(ask, 0)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(outbox.send, _batch())
+            while len(heard) < 2:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            outbox.acknowledge(Ack(story_id="a", fence=3, number=1))
+    assert [answer.batches for answer in heard] == [(_batch(),), (_batch(),)]
+    assert [answer.number for answer in heard] == [1, 1]
+
+
+async def test_an_old_question_takes_nothing_from_the_next_one(tmp_path: Path) -> None:
+    """News that comes after the next question goes to that, and not to one that still waits from before."""
+    outbox = _outbox(tmp_path)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outbox.listen, _listen(0, 60.0))
+            await trio.testing.wait_all_tasks_blocked()
+            first = await outbox.listen(_listen(0, 0.0))
+            nursery.start_soon(outbox.send, _batch())
+            second = await outbox.listen(_listen(first.number, 5.0))
+            outbox.acknowledge(Ack(story_id="a", fence=3, number=1))
+    assert (second.number, second.batches) == (2, (_batch(),))
 
 
 async def test_a_new_coordinator_hears_what_is_not_answered(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from runner.core.model import Story, StoryId
 from runner.plan.stories.keys import needs_of
-from runner.remote.cluster.placement import Room, choose, unplaced
+from runner.remote.cluster.placing.placement import Room, choose, unplaced
 
 
 def _story(name: str, **needs: object) -> Story:

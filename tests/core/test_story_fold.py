@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from runner.core.events import agents as ag
 from runner.core.events import events as ev
-from runner.core.model import Status
+from runner.core.events.cluster import StoryLost, StoryPlaced
+from runner.core.model import Outcome, Status
 from tests.core.test_fold import A, ended, finished, one, session
 
 OPENED = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="b", head="h")
@@ -122,3 +123,17 @@ def test_every_spiral_is_counted() -> None:
     """Also the one after which nothing starts over."""
     first, second = (ev.SpiralSeen(story_id=A, reason="x", retries=retries) for retries in (True, False))
     assert one(first, second).spirals == 2
+
+
+def test_work_that_was_lost_with_its_worker_before_it_was_committed_is_done_again() -> None:
+    """A session whose checkpoint never came is repeated; one whose work is committed is not."""
+    worked = (session(), ended(), ev.CheckpointPlanned(story_id=A))
+    lost = StoryLost(story_id=A, worker="w", fence=1, reason="gone")
+    placed = StoryPlaced(story_id=A, worker="v", instance="2", fence=2)
+    for gone in ((lost, placed), (placed,)):  # a coordinator that was dead has not seen the loss
+        again = one(*worked, *gone).progress
+        assert (again.implemented, again.checkpoint_planned_at) == (False, None)
+    kept = one(*worked, ev.Checkpointed(story_id=A, commit="c", commits=1), lost, placed).progress
+    assert (kept.implemented, kept.checkpointed) == (True, True)
+    failed = one(session(), ended(outcome=Outcome.FAILED), ev.CheckpointPlanned(story_id=A), lost).progress
+    assert not failed.implemented

@@ -40,6 +40,12 @@ def evaluate(sample: ResourceSample, settings: TierSettings) -> TierVerdict:
     return TierVerdict(tier=_ROWS[worst], reason=", ".join(deciding))
 
 
+def has_ample_disk(sample: ResourceSample, settings: TierSettings) -> bool:
+    """Whether the disk alone would restrict nothing."""
+    disk = ResourceSample(disk_free=sample.disk_free, inodes_free=sample.inodes_free)
+    return evaluate(disk, settings).tier in {Tier.GREEN, Tier.UNKNOWN}
+
+
 def ceiling(tier: Tier, settings: Settings) -> int:
     """Return how many stories the tier allows.
 

@@ -6,11 +6,11 @@ and dependencies look the same everywhere.
 """
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 from trio import to_thread
 
 from isolation.git.clones.travel import forget_travel, keep_fenced
@@ -26,13 +26,14 @@ from runner.core.text.names import branch_of
 from runner.core.text.words import count
 from runner.remote.cluster.fleet_window import FleetWindow
 from runner.remote.cluster.link import AWAY_SECONDS, Link, Stream, first_of
-from runner.remote.cluster.placement import Room, choose, unplaced
+from runner.remote.cluster.placing.ahead import Ahead
+from runner.remote.cluster.placing.placement import Room, choose, unplaced
 from runner.remote.cluster.remote_story import FENCED, Lost, RemoteStory
 from runner.remote.cluster.roster import Roster
 from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
-from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, sent
+from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, Talk, sent
 from runner.remote.cluster.worker.shared_budget import Authority
 from runner.run.carry.carriers import WindowSource
 from runner.story.context.context import RunContext, StoryContext
@@ -60,13 +61,34 @@ class Fleet:
         self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
         self._awaited_until = trio.current_time() + AWAY_SECONDS
+        self._ahead = Ahead()
+        self._chosen: dict[str, Link] = {}
+        """The worker of each story whose placing is about to be recorded."""
+        self._aside: trio.Nursery
         self._roster = Roster(hub, context, self._stream, examine=examine, wake=self.wake)
 
     # What the orchestrator asks.
 
-    def unplaced(self, stories: Sequence[Story]) -> Mapping[StoryId, str]:
+    def unplaced(self, stories: Sequence[Story], ready: Collection[StoryId]) -> Mapping[StoryId, str]:
         """Return which of these no worker can take now; one that still has its worker needs no other."""
-        return unplaced([story for story in stories if self._holder(story.id) is None], self._rooms())
+        self._ahead.keep(ready, self._roster.links)
+        looking = [story for story in stories if self._holder(story.id) is None]
+        found = unplaced(looking, self._rooms(), patient=self._ahead.patient)
+        self._ahead.passed(found)
+        return found
+
+    def expect(self, stories: Sequence[Story]) -> None:
+        """Have workers prepare for stories that come next."""
+        known = self._log.snapshot.stories
+        new = [story for story in stories if not known[story.id].workspace.fence]
+        for link, story in self._ahead.assign(new, self._roster.links):
+            self._aside.start_soon(self._prepare, link, story)
+
+    async def _prepare(self, link: Link, story: Story) -> None:
+        """Have a worker prepare for a story, unless it has gone elsewhere by then."""
+        start = await self._start_of(story, link)
+        if start is not None and link.expects == story.id:
+            link.expect(start)
 
     def _holder(self, story_id: StoryId) -> Link | None:
         """Return the worker that works on a story by its newest placing."""
@@ -79,9 +101,31 @@ class Fleet:
         stories = self._log.snapshot.stories
         return [link.room(lambda name: stories[StoryId(name)].status.final) for link in self._roster.links]
 
-    def intent(self, story: Story) -> Sequence[ev.Body]:  # noqa: ARG002  the worker records its own
-        """Return nothing: the workspace is the worker's to plan."""
-        return ()
+    def intent(self, story: Story) -> Sequence[ev.Body]:
+        """Return where the story is placed, if that is clear at once; its worker plans the workspace."""
+        now = self._log.snapshot.stories[story.id]
+        if now.step_history.conversation is not None or self._holder(story.id) is not None:
+            return ()
+        if self._is_awaited(now.workspace.instance):
+            return ()
+        link = self._free_for(story)
+        if link is None:
+            return ()
+        self._chosen[story.id] = link
+        return (self._placed(story, link, now.workspace.fence, fresh=False),)
+
+    def _free_for(self, story: Story) -> Link | None:
+        """Return the worker that should have the story now."""
+        room = choose(story.needs, self._rooms(), story_id=story.id)
+        return None if room is None else self._roster.of_instance(room.name)
+
+    def _placed(self, story: Story, link: Link, fence: int, *, fresh: bool) -> StoryPlaced:
+        """Take a slot of a worker, and return the event that says so."""
+        link.placed[story.id] = story.needs
+        self._ahead.forget(story.id, self._roster.links)
+        return StoryPlaced(
+            story_id=story.id, worker=link.name, instance=link.instance, fence=fence + 1, fresh=fresh
+        )
 
     def carry(
         self,
@@ -105,6 +149,9 @@ class Fleet:
 
     async def place(self, story: RemoteStory) -> Link | None:
         """Find a worker for a story, or the one that still has it; None once the story is to stop."""
+        chosen = self._chosen.pop(story.story.id, None)
+        if chosen is not None and await self._send(story, chosen):
+            return chosen
         while True:
             changed, instance = self._changed, story.now.workspace.instance
             holder = self._holder(story.story.id)
@@ -114,10 +161,9 @@ class Fleet:
             if self._context.control.level(story.story.id) >= Level.FINISH:
                 return None
             is_awaited = self._is_awaited(instance)
-            room = None if is_awaited else choose(story.story.needs, self._rooms())
-            if room is not None:
-                link = self._roster.of_instance(room.name)
-                if link is not None and await self._begin(story, link):
+            link = None if is_awaited else self._free_for(story.story)
+            if link is not None:
+                if await self._begin(story, link):
                     return link
                 continue
             with trio.move_on_after(AWAY_SECONDS if is_awaited else math.inf):
@@ -135,53 +181,54 @@ class Fleet:
         before, known = story.now.workspace, story.now.step_history.conversation
         fence = before.fence
         talk = await to_thread.run_sync(self.talks.of, story.story.id, known) if known is not None else None
-        link.placed[story.story.id] = story.story.needs
-        placed = StoryPlaced(
-            story_id=story.story.id,
-            worker=link.name,
-            instance=link.instance,
-            fence=fence + 1,
-            fresh=known is not None and talk is None and before.worker != link.name,
-        )
+        fresh = known is not None and talk is None and before.worker != link.name
+        placed = self._placed(story.story, link, fence, fresh=fresh)
         refused = await self._log.record_unless(
             lambda: None if story.now.workspace.fence == fence else FENCED, placed
         )
         if refused is not None:
             link.placed.pop(story.story.id, None)
             return False
+        return await self._send(story, link, talk)
+
+    async def _send(self, story: RemoteStory, link: Link, talk: Talk | None = None) -> bool:
+        """Have the worker begin a story that is placed there; false if the worker was lost meanwhile."""
+        start, fence = await self._start_of(story.story, link), story.now.workspace.fence
+        if start is None:
+            link.placed.pop(story.story.id, None)
+            return False
+        link.carrying[story.story.id] = fence
+        link.start(structs.replace(start, fence=fence, talk=talk))
+        return True
+
+    async def _start_of(self, story: Story, link: Link) -> Start | None:
+        """Bring what a worker needs to begin a story; None if the worker was lost meanwhile."""
         tip, branches = await to_thread.run_sync(self._commits_for, story)
         run = self._log.snapshot
         try:
-            bundle = await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
+            await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
         except ConnectionError:
-            bundle = ""
+            return None
         if link.lost:
-            link.placed.pop(story.story.id, None)
-            return False
-        past = self._context.past.get(story.story.id)
-        link.carrying[story.story.id] = fence + 1
-        link.start(
-            Start(
-                story=to_json(story.story),
-                fence=fence + 1,
-                tip=tip,
-                branches=branches,
-                bundle=bundle,
-                past=to_builtins(past) if past is not None else None,
-                talk=talk,
-            )
+            return None
+        past = self._context.past.get(story.id)
+        return Start(
+            story=to_json(story),
+            fence=0,
+            tip=tip,
+            branches=branches,
+            past=to_builtins(past) if past is not None else None,
         )
-        return True
 
-    def _commits_for(self, story: RemoteStory) -> tuple[str, dict[str, str]]:
+    def _commits_for(self, story: Story) -> tuple[str, dict[str, str]]:
         """Return the tip of the story's own branch, and those of what it depends on. Blocking."""
         tips = {}
-        for dependency in story.story.depends_on:
+        for dependency in story.depends_on:
             recorded = self._log.snapshot.stories[dependency].workspace.commit
             tip = self.repository.branch_tip(branch_of(dependency)) or recorded
             if tip:
                 tips[branch_of(dependency)] = tip
-        return self.repository.branch_tip(branch_of(story.story.id)) or "", tips
+        return self.repository.branch_tip(branch_of(story.id)) or "", tips
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has an event of a story already, from before a connection broke."""
@@ -191,6 +238,7 @@ class Fleet:
         """Free what a story held of a worker; one that has not `ended` looks for another."""
         if ended:
             self._stories.pop(story_id, None)
+        self._chosen.pop(story_id, None)
         for link in self._roster.links:
             link.placed.pop(story_id, None)
             link.carrying.pop(story_id, None)
@@ -215,6 +263,7 @@ class Fleet:
         """Find workers and keep their links, until cancelled; started once the first ones are there."""
         self._log.subscribe(self._pass_on)
         async with trio.open_nursery() as nursery:
+            self._aside = nursery
             nursery.start_soon(self._pass_levels)
             await nursery.start(self._roster.serve, lambda link: nursery.start_soon(self._keep, link))
             self._awaited_until = trio.current_time() + AWAY_SECONDS

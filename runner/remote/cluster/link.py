@@ -1,8 +1,10 @@
 """The coordinator's link to one worker: it tells, listens, and sends files, until the worker is lost.
 
 Two requests are under way at any time: one that tells the worker what it must know now, and one that waits
-for what is new there. A broken connection is tried again for as long as the worker may be silent; an answer
-that was lost on the way comes again, and counts once.
+for what is new there. The answer to what a worker said is mostly there within a moment, and goes along with
+the next question: each message passes through the scheduler, and costs more than what is in it. A broken
+connection is tried again for as long as the worker may be silent; an answer that was lost on the way comes
+again, and counts once, and so does what is sent twice.
 """
 
 import os
@@ -17,7 +19,7 @@ from trio import to_thread
 
 from isolation.git.clones.travel import take_travel_bundle, unpack, write_travel_bundle
 from isolation.git.repository import Repository
-from runner.remote.cluster.placement import Needs, Room, amounts_of
+from runner.remote.cluster.placing.placement import Needs, Room, amounts_of
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
     CHUNK,
@@ -35,15 +37,20 @@ from runner.remote.cluster.wire.messages import (
     Put,
     Sent,
     Start,
+    Take,
     Update,
     Updated,
 )
 
 WAIT_SECONDS = 5.0
 """For how long a worker may wait with its answer if nothing is new."""
-PASS_SECONDS = 0.2
+PASS_SECONDS = 0.5
 """For how long what happened elsewhere may wait for company; nothing on a worker waits for it."""
+LINGER_SECONDS = 0.1
+"""For how long the next question waits for the answer to what a worker has just said."""
 RETRY_SECONDS = 0.2
+TAKE_SECONDS = 600.0
+"""For how long a worker may take over what was sent to it."""
 MOST_EVENTS = 2000
 """How many events travel in one message."""
 AWAY_SECONDS = 5.0
@@ -105,9 +112,15 @@ class Link:
         self._received = 0
         self._acks: list[Ack] = []
         self._starts: list[Start] = []
+        self._expected: Start | None = None
+        self._expected_is_new = False
+        self.expects = ""
+        """The story for which the worker prepares, or is about to."""
         self._fenced: list[tuple[str, int]] = []
         self._due = trio.Event()
         self._urgent = trio.Event()
+        self._answers: trio.Event | None = None
+        """Set once what the worker has just said has an answer, while its next question waits for that."""
         self._uploads = trio.Lock()
         self._over = trio.CancelScope()
         self._trouble = False
@@ -132,7 +145,19 @@ class Link:
             offers=self._greeting.offers,
             used=used,
             labels=frozenset(self._greeting.labels),
+            expects=self.expects,
         )
+
+    @property
+    def can_prepare(self) -> bool:
+        """Whether the worker has what it takes to prepare for a story that comes next."""
+        return bool(self.slots) and not self._trouble and self.machine.has_disk
+
+    def expect(self, start: Start | None) -> None:
+        """Have the worker prepare for a story, and for no other."""
+        if start != self._expected:
+            self._expected, self._expected_is_new = start, True
+            self.pass_on()
 
     def acknowledge(self, ack: Ack) -> None:
         """Report to the worker what became of a batch."""
@@ -169,7 +194,7 @@ class Link:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._update, stream, levels)
                 nursery.start_soon(self._watch)
-                await self._listen(hear)
+                await self._listen(stream, levels, hear)
         return self.lost
 
     def lose(self, reason: str) -> None:
@@ -183,37 +208,72 @@ class Link:
         self._received = events
 
     async def _update(self, stream: Stream, levels: Callable[[], Levels]) -> None:
+        """Send the worker what is new, unless its next question takes that along."""
         while True:
             due, urgent = self._due, self._urgent
-            acks, starts, fenced = tuple(self._acks), tuple(self._starts), tuple(self._fenced)
-            request = Update(
-                run_id=self._run_id,
-                first=self._received,
-                events=stream.after(self._received),
-                acks=acks,
-                starts=starts if self._received + MOST_EVENTS >= len(stream.events) else (),
-                fenced=fenced,
-                levels=levels(),
-            )
-            answer = await self._ask(request)
-            if not isinstance(answer, Updated):
-                raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
-            self._received = answer.received
-            del self._acks[: len(acks)], self._fenced[: len(fenced)], self._starts[: len(request.starts)]
-            if not (self._acks or self._starts or self._fenced) and self._received >= len(stream.events):
-                await due.wait()
-                with trio.move_on_after(PASS_SECONDS):
-                    await urgent.wait()
+            if self._answers is not None:
+                self._answers.set()
+            else:
+                request = self._news(stream, levels)
+                answer = await self._ask(request)
+                if not isinstance(answer, Updated):
+                    raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
+                self._sent(request, answer.received)
+                if self._has_news(stream):
+                    continue
+            await due.wait()
+            with trio.move_on_after(PASS_SECONDS):
+                await urgent.wait()
 
-    async def _listen(self, hear: Callable[[Heard], None]) -> None:
-        number = 0
+    def _has_news(self, stream: Stream) -> bool:
+        return bool(self._acks or self._starts or self._fenced) or self._received < len(stream.events)
+
+    def _news(self, stream: Stream, levels: Callable[[], Levels]) -> Update:
+        """Return all that the worker does not know for certain."""
+        is_current = self._received + MOST_EVENTS >= len(stream.events)
+        expected: tuple[Start, ...] | None = None
+        if is_current and self._expected_is_new:
+            expected = (self._expected,) if self._expected is not None else ()
+            self._expected_is_new = False
+        return Update(
+            run_id=self._run_id,
+            first=self._received,
+            events=stream.after(self._received),
+            acks=tuple(self._acks),
+            starts=tuple(self._starts) if is_current else (),
+            expected=expected,
+            fenced=tuple(self._fenced),
+            levels=levels(),
+        )
+
+    def _sent(self, request: Update, received: int) -> None:
+        """Note that the worker knows what was in a request."""
+        self._received = max(self._received, received)
+        self._acks = [ack for ack in self._acks if ack not in request.acks]
+        self._starts = [start for start in self._starts if start not in request.starts]
+        self._fenced = [fenced for fenced in self._fenced if fenced not in request.fenced]
+
+    async def _listen(
+        self, stream: Stream, levels: Callable[[], Levels], hear: Callable[[Heard], None]
+    ) -> None:
+        number, update = 0, None
         while True:
-            answer = await self._ask(Listen(run_id=self._run_id, number=number, wait=self._wait))
+            request = Listen(run_id=self._run_id, number=number, wait=self._wait, update=update)
+            answer = await self._ask(request)
             if not isinstance(answer, Heard):
                 raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
-            number = answer.number
+            if update is not None:
+                self._sent(update, answer.received)
+            number, update = answer.number, None
             self.machine = answer.machine
             hear(answer)
+            if answer.batches:
+                self._answers = trio.Event()
+                with trio.move_on_after(LINGER_SECONDS):
+                    await self._answers.wait()
+                self._answers = None
+                if self._has_news(stream):
+                    update = self._news(stream, levels)
 
     async def _watch(self) -> None:
         """Lose the worker when it has been silent for too long, or the scheduler no longer knows it.
@@ -244,12 +304,11 @@ class Link:
             if now - self._heard_at > self._silence:
                 self.lose(f"worker {self.name} has been silent for {now - self._heard_at:.0f} s")
 
-    async def _ask(self, request: Update | Listen | Put | Fetch) -> object:
+    async def _ask(self, request: Update | Listen | Put | Take | Fetch, *, limit: float = 2.0) -> object:
         """Ask again and again until there is an answer; the watch ends that."""
         while True:
             try:
-                limit = max(2.0, 2 * self._wait)
-                answer = await self._hub.ask(self.address, request, limit=limit)
+                answer = await self._hub.ask(self.address, request, limit=max(limit, 2 * self._wait))
             except ConnectionError:
                 self._trouble = True
                 await trio.sleep(RETRY_SECONDS)
@@ -260,30 +319,29 @@ class Link:
             self._heard_at, self._trouble = trio.current_time(), False
             return answer
 
-    async def bring(self, commits: Collection[str]) -> str:
-        """Send what the worker's clone lacks of these commits; return the name of the bundle, if any.
+    async def bring(self, commits: Collection[str]) -> None:
+        """Send what the worker's clone lacks of these commits, and have it taken over there.
 
         Raises ConnectionError if the worker is lost meanwhile.
         """
-        return await unless(self.ended.wait, partial(self._bring, commits), lambda: self.lost)
+        await unless(self.ended.wait, partial(self._bring, commits), lambda: self.lost)
 
-    async def _bring(self, commits: Collection[str]) -> str:
+    async def _bring(self, commits: Collection[str]) -> None:
         async with self._uploads:
             wanted = [commit for commit in dict.fromkeys(commits) if commit not in self.known]
             if not wanted:
-                return ""
+                return
             name = f"{secrets.token_hex(8)}.bundle"
             path = self._folder / name
             known = tuple(self.known)
             if not await to_thread.run_sync(self._write, path, wanted, known):
                 self.known.update(wanted)
-                return ""
+                return
             try:
                 await self._send(path, name)
             finally:
                 await to_thread.run_sync(_remove, path)
-            self.known.update(wanted)
-            return name
+            self.known.update(wanted)  # from here on no other message brings them
 
     def _write(self, path: Path, wanted: Sequence[str], known: Sequence[str]) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -296,6 +354,8 @@ class Link:
             if not isinstance(answer, Done):
                 raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
             offset += len(data)
+        if not isinstance(await self._ask(Take(repository=self._key, name=name), limit=TAKE_SECONDS), Done):
+            raise ClusterError(f"worker {self.name} has not taken over what was sent")
 
     async def take(self, bundle: Bundle) -> None:
         """Take commits of the worker over; a bundle is brought here in parts, none of which is sent twice.

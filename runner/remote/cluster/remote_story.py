@@ -190,9 +190,7 @@ class RemoteStory:
                 await to_thread.run_sync(self._fleet.talks.keep, self.story.id, batch.talk)
             run_id = self._log.snapshot.run_id
             events = [_of_worker(received(sent, run_id), link.name) for sent in batch.events]
-            refused = await self._log.take(
-                events, unless=lambda: None if self.now.workspace.fence == fence else FENCED
-            )
+            refused = await self._log.take(events, unless=lambda: self._fenced(fence))
             if refused is not None:
                 return
             if any(isinstance(event.body, ev.SessionEnded) for event in events):
@@ -200,8 +198,17 @@ class RemoteStory:
         self._taken = max(self._taken, batch.number)
         link.acknowledge(Ack(story_id=self.story.id, fence=fence, number=batch.number))
 
+    def _fenced(self, fence: int) -> KillSwitch | None:
+        """Return why what a placing says does not count, unless it is the newest one."""
+        return None if self.now.workspace.fence == fence else FENCED
+
     async def _left(self, gone: Gone, link: Link) -> Lost | None:
         """Note where the folder of an ended story is; one that has no result is lost."""
+        run_id = self._log.snapshot.run_id
+        last = [each for each in gone.last if not self._fleet.has(self.story.id, each)]
+        if last:
+            events = [_of_worker(received(sent, run_id), link.name) for sent in last]
+            await self._log.take(events, unless=lambda: self._fenced(gone.fence))
         now = self.now
         if not now.status.final:
             self._fleet.release(self.story.id, ended=False)

@@ -197,13 +197,12 @@ class Roster:
             raise ClusterError(f"it answered {type(prepared).__name__}")
         link.known.update(await to_thread.run_sync(known, self._repository, prepared.have))
         settings, run = self._context.settings, self._log.snapshot
-        bundle = await link.bring([run.base])
+        await link.bring([run.base])
         events = tuple(self._stream.events)
         request = Open(
             run_id=self._run_id,
             repository=self._key,
             base=run.base,
-            bundle=bundle,
             settings=settings_for_workers(settings),
             env={name: os.environ[name] for name in settings.cluster_env if name in os.environ},
             identity=await to_thread.run_sync(_identity, self._repository),

@@ -4,7 +4,7 @@ The orchestrator decides which story starts; a carrier takes it from there to it
 between a run on this machine and one on many.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -35,8 +35,14 @@ class Carriers(Protocol):
     prepares_ahead: bool
     """Whether a workspace can be made before its story has a slot."""
 
-    def unplaced(self, stories: Sequence[Story]) -> Mapping[StoryId, str]:
-        """Return which of these could not all start now, in this order, and what each waits for."""
+    def unplaced(self, stories: Sequence[Story], ready: Collection[StoryId]) -> Mapping[StoryId, str]:
+        """Return which of these could not all start now, in this order, and what each waits for.
+
+        `ready` are all stories that lack nothing but a slot.
+        """
+
+    def expect(self, stories: Sequence[Story]) -> None:
+        """Prepare, where stories are carried, for those that come next; no slot is taken for that."""
 
     def intent(self, story: Story) -> Sequence[ev.Body]:
         """Return what must be durable before the story is carried."""
@@ -61,9 +67,16 @@ class LocalCarriers:
         self._context = context
         self._sample = sample
 
-    def unplaced(self, stories: Sequence[Story]) -> Mapping[StoryId, str]:  # noqa: ARG002  the window alone decides
+    def unplaced(
+        self,
+        stories: Sequence[Story],  # noqa: ARG002  the window alone decides
+        ready: Collection[StoryId],  # noqa: ARG002  as above
+    ) -> Mapping[StoryId, str]:
         """Return nothing: any story can run here."""
         return {}
+
+    def expect(self, stories: Sequence[Story]) -> None:
+        """Do nothing: the orchestrator itself begins with stories that come next."""
 
     def intent(self, story: Story) -> Sequence[ev.Body]:
         """Return the workspace that is about to be made."""

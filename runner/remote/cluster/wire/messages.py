@@ -12,7 +12,7 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event, decode, encode
 from runner.core.model import RunId
 
-PROTOCOL = 1
+PROTOCOL = 2
 CHUNK = 4 << 20
 """How many bytes of a file travel in one message."""
 
@@ -74,17 +74,23 @@ class Put(Struct, frozen=True, kw_only=True, tag=True):
     data: bytes
 
 
+class Take(Struct, frozen=True, kw_only=True, tag=True):
+    """Take over the commits of a bundle of which all parts were put."""
+
+    repository: str
+    name: str
+
+
 class Open(Struct, frozen=True, kw_only=True, tag=True):
     """Begin to serve a run, or continue to serve it for a coordinator that came back.
 
-    `bundle` was put before, empty if nothing was missing. `clock` is the coordinator's time of day,
-    `patience` for how long the worker waits for a silent coordinator. With `examine` its doctor is asked.
+    `clock` is the coordinator's time of day, `patience` for how long the worker waits for a silent
+    coordinator. With `examine` its doctor is asked.
     """
 
     run_id: str
     repository: str
     base: str
-    bundle: str
     settings: dict[str, Any]
     env: dict[str, str]
     identity: tuple[str, str] | None
@@ -95,11 +101,15 @@ class Open(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """How many stories the worker's machine allows now, and why."""
+    """How many stories the worker's machine allows now, and why.
+
+    `has_disk`: there is ample room for worktrees of stories that come next.
+    """
 
     stories: int
     tier: str
     reason: str
+    has_disk: bool = True
 
 
 class Opened(Struct, frozen=True, kw_only=True, tag=True):
@@ -127,13 +137,15 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """Work on this story, from these commits; `tip` is where its branch is, empty if there is none."""
+    """Work on this story, from these commits; `tip` is where its branch is, empty if there is none.
+
+    Without a fence it is only expected: the worker may prepare for it.
+    """
 
     story: dict[str, Any]
     fence: int
     tip: str
     branches: dict[str, str]
-    bundle: str = ""
     past: dict[str, Any] | None = None
     talk: Talk | None = None
 
@@ -146,13 +158,17 @@ class Levels(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True, tag=True):
-    """What the worker must know now; `events` begin with the number `first` of the run's events."""
+    """What the worker must know now; `events` begin with the number `first` of the run's events.
+
+    `expected` are all stories that may come next; None if nothing has changed about that.
+    """
 
     run_id: str
     first: int
     events: tuple[Sent, ...] = ()
     acks: tuple[Ack, ...] = ()
     starts: tuple[Start, ...] = ()
+    expected: tuple[Start, ...] | None = None
     fenced: tuple[tuple[str, int], ...] = ()
     levels: Levels = field(default_factory=Levels)
 
@@ -164,11 +180,15 @@ class Updated(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Listen(Struct, frozen=True, kw_only=True, tag=True):
-    """What is new? `number` answers have arrived; the worker may wait with the next one."""
+    """What is new? `number` answers have arrived; the worker may wait with the next one.
+
+    `update` is what the worker must know at once, before it waits.
+    """
 
     run_id: str
     number: int
     wait: float
+    update: Update | None = None
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
@@ -213,15 +233,22 @@ class LogPart(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Gone(Struct, frozen=True, kw_only=True, array_like=True):
-    """The worker no longer works on a story; `trouble` says why if it has no result."""
+    """The worker no longer works on a story; `trouble` says why if it has no result.
+
+    `last` are events that nothing had to wait for, such as the removal of its folder.
+    """
 
     story_id: str
     fence: int
     trouble: str = ""
+    last: tuple[Sent, ...] = ()
 
 
 class Heard(Struct, frozen=True, kw_only=True, tag=True):
-    """What is new on the worker; `number` counts these answers. `active`: some session showed life."""
+    """What is new on the worker; `number` counts these answers. `active`: some session showed life.
+
+    `received` is how many events of the run the worker has by now.
+    """
 
     number: int
     machine: Machine
@@ -231,6 +258,7 @@ class Heard(Struct, frozen=True, kw_only=True, tag=True):
     gone: tuple[Gone, ...] = ()
     notes: tuple[str, ...] = ()
     active: bool = False
+    received: int = 0
 
 
 class Fetch(Struct, frozen=True, kw_only=True, tag=True):
@@ -264,7 +292,7 @@ class Refusal(Struct, frozen=True, kw_only=True, tag=True):
     hint: str = ""
 
 
-Request: TypeAlias = Hello | Prepare | Put | Open | Update | Listen | Fetch | Close
+Request: TypeAlias = Hello | Prepare | Put | Take | Open | Update | Listen | Fetch | Close
 Answer: TypeAlias = Greeting | Prepared | Opened | Updated | Heard | Piece | Done | Refusal
 
 _requests = msgpack.Decoder(Request)

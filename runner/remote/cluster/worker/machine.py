@@ -8,6 +8,7 @@ from trio import to_thread
 
 from runner.core.model import StoryId
 from runner.core.schedule.resources import ResourceSample
+from runner.core.schedule.tiers import has_ample_disk
 from runner.core.schedule.window import Limit, Needs, Window, first, follow, least_need, limit
 from runner.remote.cluster.wire.messages import Machine
 from runner.story.context.context import RunContext
@@ -33,7 +34,14 @@ class MachineWatch:
         allowed = await self._allowed(running)
         self._window = first(allowed) if self._window is None else follow(self._window, allowed)
         window = self._window
-        return Machine(stories=window.stories, tier=window.tier, reason=window.reason)
+        return Machine(
+            stories=window.stories, tier=window.tier, reason=window.reason, has_disk=self._has_disk
+        )
+
+    @property
+    def _has_disk(self) -> bool:
+        """Whether there is ample room on the disk, by the last sample."""
+        return has_ample_disk(self._context.latest.sample, self._settings.tiers)
 
     async def _allowed(self, running: tuple[StoryId, ...]) -> Limit:
         meter, settings = self._context.meter, self._settings

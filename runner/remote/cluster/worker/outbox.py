@@ -108,15 +108,22 @@ class Outbox:
         self._urgent.set()
 
     async def listen(self, request: Listen) -> Heard:
-        """Return what is new, as soon as there is something; the last answer again if it was lost."""
+        """Return what is new, as soon as there is something; the last answer again if it was lost.
+
+        The same question may wait here twice, since nothing tells the first one that its connection broke.
+        Whichever is answered first, both get that answer.
+        """
         self.heard_at = trio.current_time()
-        if self._last is not None and request.number != self._last.number:
-            return self._last
+        last = self._last
+        if last is not None and request.number != last.number:
+            return last
         with trio.move_on_after(request.wait):
-            while not self._has_news():
+            while self._last is last and not self._has_news():
                 with trio.move_on_after(TICK_SECONDS):
                     await self._urgent.wait()
         self.heard_at = trio.current_time()
+        if self._last is not None and self._last is not last:
+            return self._last
         self._last = self._heard(request.number + 1)
         return self._last
 

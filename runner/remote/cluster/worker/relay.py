@@ -15,7 +15,7 @@ from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.model import StoryId
 from runner.core.text.names import branch_of
-from runner.remote.cluster.wire.messages import Batch, Bundle, Talk, sent
+from runner.remote.cluster.wire.messages import Batch, Bundle, Sent, Talk, sent
 from runner.remote.cluster.worker.outbox import Outbox
 
 INLINE = 256 << 10
@@ -25,14 +25,14 @@ INLINE = 256 << 10
 class Relay:
     """The event store of one story; `known` are commits that the coordinator has.
 
-    `talk` returns the agent's conversation, which goes along with the end of a session. Blocking.
+    `talk` returns the agent's conversation, which goes along with the end of a session. Blocking. `last` are
+    events that nothing waits for, since the story has its result: they go along with the news that it left.
     """
 
     def __init__(
         self,
         *,
         story_id: StoryId,
-        fence: int,
         outbox: Outbox,
         repository: Repository,
         folder: Path,
@@ -40,7 +40,8 @@ class Relay:
         talk: Callable[[], Talk | None],
     ) -> None:
         self._story_id = story_id
-        self._fence = fence
+        self.fence = 0
+        self.last: tuple[Sent, ...] = ()
         self._outbox = outbox
         self._repository = repository
         self._folder = folder
@@ -53,13 +54,18 @@ class Relay:
         kept = [event for event in events if not isinstance(event.body, ev.OutputSeen)]
         if not kept:
             return
+        on_the_way = (*self.last, *(sent(event) for event in kept))
+        if _ends(kept):
+            self.last = on_the_way
+            return
+        self.last = ()
         self._number += 1
         bundle = self._bundle(kept)
         batch = Batch(
             story_id=self._story_id,
-            fence=self._fence,
+            fence=self.fence,
             number=self._number,
-            events=tuple(sent(event) for event in kept),
+            events=on_the_way,
             bundle=bundle,
             talk=self._talk() if any(isinstance(event.body, ev.SessionEnded) for event in kept) else None,
         )
@@ -91,3 +97,11 @@ class Relay:
         if not write_travel_bundle(self._repository, path, [tip], without=self._known):
             return None
         return Bundle(name=name, size=path.stat().st_size, branch=branch, tip=tip)
+
+
+def _ends(events: Sequence[ev.Event]) -> bool:
+    """Whether these say that the folder of a story was removed or kept, and nothing else."""
+    bodies = [event.body for event in events]
+    return all(isinstance(body, ev.WorkspaceClosed | ev.Noted) for body in bodies) and any(
+        isinstance(body, ev.WorkspaceClosed) for body in bodies
+    )

@@ -29,6 +29,7 @@ from runner.remote.cluster.wire.messages import (
     Put,
     Refusal,
     Request,
+    Take,
     Update,
     pack,
     read_request,
@@ -59,6 +60,7 @@ class Service:
         self._instance = token_hex(8)
         self._run: WorkerRun | None = None
         self._opening = trio.Lock()
+        self._taking = trio.Lock()
         self._nursery: trio.Nursery | None = None
 
     async def main(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -86,6 +88,10 @@ class Service:
                 return Prepared(have=await to_thread.run_sync(self._clone(request.repository).have))
             case Put():
                 await to_thread.run_sync(self._clone(request.repository).put, request)
+                return Done()
+            case Take():
+                async with self._taking:  # asked again, it waits for the first one and finds all done
+                    await to_thread.run_sync(self._clone(request.repository).take, request.name)
                 return Done()
             case Open():
                 return await self._open(request)

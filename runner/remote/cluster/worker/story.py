@@ -1,4 +1,8 @@
-"""One story on a worker: the walk of any story, with a log that goes to the coordinator."""
+"""One story on a worker: the walk of any story, with a log that goes to the coordinator.
+
+A story that is only expected has its worktree made, and waits. Nothing of that is recorded: it is undone if
+the story goes elsewhere, and what a killed worker leaves of it is moved out of the way when a story needs it.
+"""
 
 from collections.abc import Callable
 
@@ -19,7 +23,7 @@ from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records.event_log import EventLog
 from runner.remote.cluster.talks import put_talk, take_talk
-from runner.remote.cluster.wire.messages import Line, Start, Talk
+from runner.remote.cluster.wire.messages import Line, Sent, Start, Talk
 from runner.remote.cluster.worker.clone import Clone
 from runner.remote.cluster.worker.outbox import FencedError, Outbox
 from runner.remote.cluster.worker.relay import Relay
@@ -30,7 +34,7 @@ from runner.story.workspace import intent
 
 
 class WorkedStory:
-    """A story that this worker was given with a fence; `over` is set when it has left."""
+    """A story that this worker expects, and works on once it has a fence; `over` is set when it has left."""
 
     def __init__(
         self,
@@ -38,37 +42,56 @@ class WorkedStory:
         story: Story,
         start: Start,
         run: RunContext,
-        snapshot: RunSnapshot,
         clone: Clone,
         outbox: Outbox,
         wall_clock: Callable[[], float] | None,
         redactor: Redactor,
     ) -> None:
         self.story = story
-        self.fence = start.fence
         self.over = trio.Event()
-        self._start = start
+        self.start = start
         self._clone = clone
         self._outbox = outbox
         self._scope = trio.CancelScope()
         self._is_fenced = False
         self._workers = workers_of(story, run.settings)
-        self._log = EventLog(
-            store=Relay(
-                story_id=story.id,
-                fence=start.fence,
-                outbox=outbox,
-                repository=run.repository,
-                folder=run_dir(run.repository.common_dir, snapshot.run_id) / "cluster",
-                known=[commit for commit in (snapshot.base, start.tip, *start.branches.values()) if commit],
-                talk=self._talk,
-            ),
-            snapshot=snapshot,
-            wall_clock=wall_clock,
-            redactor=redactor,
+        self._left, self._leaving = trio.open_memory_channel[StoryId](1)
+        self._slot = Slot(left=self._left, story=story)
+        snapshot = run.log.snapshot
+        self._relay = Relay(
+            story_id=story.id,
+            outbox=outbox,
+            repository=run.repository,
+            folder=run_dir(run.repository.common_dir, snapshot.run_id) / "cluster",
+            known=[commit for commit in (snapshot.base, start.tip, *start.branches.values()) if commit],
+            talk=self._talk,
         )
+        self._log = EventLog(store=self._relay, snapshot=snapshot, wall_clock=wall_clock, redactor=redactor)
         self._run = structs.replace(run, log=self._log)
         self._log.subscribe(self._say, ev.OutputSeen)
+
+    @property
+    def fence(self) -> int:
+        """The number of its placing; 0 while it is only expected."""
+        return self._relay.fence
+
+    @property
+    def last(self) -> tuple[Sent, ...]:
+        """What it recorded last, when nothing waited for it any more."""
+        return self._relay.last
+
+    def begin(self, fence: int, snapshot: RunSnapshot) -> None:
+        """Work on the story from here on: it was placed here."""
+        self._relay.fence = fence
+        self._log.snapshot = snapshot
+        self._outbox.begin(self.story.id)
+        # That it was placed here is durable, and whatever is in the way of another placing is moved aside.
+        self._log.defer(intent(self.story, self._run))
+        self._slot.grant(self.story)
+
+    def dismiss(self) -> None:
+        """Undo what was prepared for a story that is not expected any more."""
+        self._scope.cancel()
 
     @property
     def last_activity(self) -> float:
@@ -99,7 +122,7 @@ class WorkedStory:
     async def run(self) -> str:
         """Carry the story to its result; return why it has none, if so."""
         trouble = ""
-        with self._scope:
+        with self._left, self._leaving, self._scope:
             try:
                 await self._carry()
             except FencedError:
@@ -112,21 +135,13 @@ class WorkedStory:
         return trouble
 
     async def _carry(self) -> None:
-        run, story, start = self._run, self.story, self._start
-        if start.bundle:
-            await to_thread.run_sync(self._clone.take, start.bundle)
+        run, story, start = self._run, self.story, self.start
         make_room = (run.repository, run.worktree_root, story.id, start)
         await to_thread.run_sync(self._clone.make_room, *make_room)
         if start.talk is not None:
             await to_thread.run_sync(self._continue_talk, start.talk)
-        self._outbox.begin(story.id)
-        await self._log.record(intent(story, run))
-        sender, receiver = trio.open_memory_channel[StoryId](1)
-        slot = Slot(left=sender, story=story)
-        slot.grant(story)
         context = story_context(story, self._workers, run)
-        with sender, receiver:
-            await Pipeline(context, interrupted=False, slot=slot).run()
+        await Pipeline(context, interrupted=False, slot=self._slot).run()
 
     def _talk(self) -> Talk | None:
         """Return the agent's conversation for another machine. Blocking."""
@@ -147,7 +162,7 @@ class WorkedStory:
         """Keep what a story committed here that now runs elsewhere. Blocking."""
         repository = self._run.repository
         tip = repository.branch_tip(branch_of(self.story.id))
-        if tip is not None and tip != self._start.tip:
+        if tip is not None and tip != self.start.tip:
             name = f"{self._log.snapshot.run_id}/{self.story.id}/{self.fence}"
             keep_fenced(repository, name, tip)
 

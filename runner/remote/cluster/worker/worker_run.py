@@ -88,6 +88,10 @@ class WorkerRun:
         self._received = 0
         self._all: tuple[Story, ...] = ()
         self._stories: dict[str, WorkedStory] = {}
+        self._expected: dict[str, WorkedStory] = {}
+        """Stories that may come next, for which a worktree is made meanwhile."""
+        self._leaving: dict[str, WorkedStory] = {}
+        """Stories for which one was made in vain, until that is undone."""
         self._ended: dict[str, int] = {}
         self._clock = _clock(request.clock)
         self._redactor = Redactor()
@@ -119,10 +123,7 @@ class WorkerRun:
                 os.environ.pop(name, None)
 
     def _prepared(self) -> Repository:
-        request = self._request
-        if request.bundle:
-            self.clone.take(request.bundle)
-        return self.clone.begin(request.base, request.identity)
+        return self.clone.begin(self._request.base, self._request.identity)
 
     def _take_events(self, request: Open) -> None:
         events = [received(each, self.run_id) for each in request.events]
@@ -179,6 +180,7 @@ class WorkerRun:
             assert self._log is not None  # noqa: S101  as above
             for story in self._stories.values():
                 story.start_over(self._log.snapshot)
+        self._expect(())
         self.outbox.start_over()
         return Opened(
             carrying={name: story.fence for name, story in self._stories.items()},
@@ -200,14 +202,18 @@ class WorkerRun:
             if story_id in self._stories and self._stories[story_id].fence == fence:
                 self._stories[story_id].fenced()
         for start in request.starts:
-            await self._start(start)
+            self._start(start)
+        if request.expected is not None:
+            self._expect(request.expected)
         return Updated(received=self._received)
 
     async def listen(self, request: Listen) -> Heard:
         """Say what is new here."""
+        if request.update is not None:
+            await self.update(request.update)
         last = max((story.last_activity for story in self._stories.values()), default=0.0)
         self.outbox.active = self.outbox.active or last > self.outbox.heard_at
-        return await self.outbox.listen(request)
+        return structs.replace(await self.outbox.listen(request), received=self._received)
 
     def piece(self, name: str, offset: int, size: int) -> bytes:
         """Return a part of a bundle that waits for the coordinator. Blocking."""
@@ -224,7 +230,7 @@ class WorkerRun:
         """Apply an event of the run to the copy, and to what every other story knows."""
         assert self._log is not None and self._context is not None  # noqa: S101, PT018  the run is open
         self._log.follow(event)
-        for story in self._stories.values():
+        for story in (*self._stories.values(), *self._expected.values()):
             story.follow(event)
         if isinstance(event.body, ev.SessionEnded) and isinstance(self._context.budget, SharedLedger):
             self._context.budget.wake()
@@ -236,42 +242,75 @@ class WorkerRun:
         for name, (raised, words) in request.levels.stories.items():
             self._control.raise_story(StoryId(name), Level(raised), words)
 
-    async def _start(self, start: Start) -> None:
+    def _start(self, start: Start) -> None:
         """Begin a story; one that was begun with this fence, or a newer one, is left alone."""
-        story = from_json(start.story)
-        before = self._stories.get(story.id)
-        newest = max(self._ended.get(story.id, 0), before.fence if before else 0)
-        if start.fence <= newest or self._nursery is None or self._context is None:
+        name = from_json(start.story).id
+        before = self._stories.get(name)
+        newest = max(self._ended.get(name, 0), before.fence if before else 0)
+        if start.fence <= newest or self._context is None:
             return
         if before is not None:
             before.fenced()
-            await before.over.wait()
-        self._control.forget(story.id)
+        self._control.forget(name)
+        expected = self._expected.get(name)
+        if expected is not None and _expectation(expected.start) == _expectation(start):
+            worked = self._expected.pop(name)
+        else:
+            self._dismiss(name)
+            worked = self._take_in(start, after=before or self._leaving.get(name))
+        self._stories[name] = worked
+        worked.begin(start.fence, self._context.log.snapshot)
+
+    def _expect(self, starts: Sequence[Start]) -> None:
+        """Prepare for these stories, and no longer for others."""
+        wanted: dict[str, Start] = {from_json(start.story).id: start for start in starts}
+        for name, story in list(self._expected.items()):
+            if name not in wanted or _expectation(wanted[name]) != _expectation(story.start):
+                self._dismiss(name)
+        for name, start in wanted.items():
+            if name not in self._expected and name not in self._stories and name not in self._ended:
+                self._expected[name] = self._take_in(start, after=self._leaving.get(name))
+
+    def _dismiss(self, name: str) -> None:
+        """Undo what was prepared for a story, if anything was."""
+        expected = self._expected.pop(name, None)
+        if expected is not None:
+            self._leaving[name] = expected
+            expected.dismiss()
+
+    def _take_in(self, start: Start, *, after: WorkedStory | None) -> WorkedStory:
+        """Begin to make a story ready, once `after` has left."""
+        assert self._nursery is not None and self._context is not None  # noqa: S101, PT018  the run is open
+        story = from_json(start.story)
         past = convert(start.past, Past) if start.past is not None else None
         worked = WorkedStory(
             story=story,
             start=start,
             run=self._context if past is None else structs.replace(self._context, past={story.id: past}),
-            snapshot=self._context.log.snapshot,
             clone=self.clone,
             outbox=self.outbox,
             wall_clock=self._clock,
             redactor=self._redactor,
         )
-        self._stories[story.id] = worked
-        self._nursery.start_soon(self._work, worked)
+        self._nursery.start_soon(self._work, worked, after)
+        return worked
 
-    async def _work(self, worked: WorkedStory) -> None:
+    async def _work(self, worked: WorkedStory, after: WorkedStory | None) -> None:
         name = worked.story.id
         trouble = ""
         try:
+            if after is not None:
+                await after.over.wait()
             trouble = await worked.run()
         finally:
-            self._ended[name] = max(self._ended.get(name, 0), worked.fence)
-            if self._stories.get(name) is worked:
-                del self._stories[name]
+            for known in (self._stories, self._expected, self._leaving):
+                if known.get(name) is worked:
+                    del known[name]
             worked.over.set()
-            self.outbox.gone(Gone(story_id=name, fence=worked.fence, trouble=trouble))
+            if worked.fence:
+                self._ended[name] = max(self._ended.get(name, 0), worked.fence)
+                gone = Gone(story_id=name, fence=worked.fence, trouble=trouble, last=worked.last)
+                self.outbox.gone(gone)
 
     # What runs beside the stories.
 
@@ -292,6 +331,11 @@ class WorkerRun:
             await trio.sleep(WATCH_SECONDS)
             if trio.current_time() - self.outbox.heard_at > self._request.patience:
                 self.closed.set()
+
+
+def _expectation(start: Start) -> Start:
+    """Return what must be the same for a story that was expected and is placed now."""
+    return structs.replace(start, fence=0)
 
 
 def _findings(top: Path) -> list[str]:

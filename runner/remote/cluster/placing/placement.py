@@ -1,9 +1,10 @@
 """Which worker gets which story: a pure function of what stories need and what workers have free."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from runner.core.model import Story, StoryId
 from runner.plan.stories.keys import LABEL
@@ -21,6 +22,8 @@ class Room(Struct, frozen=True, kw_only=True):
     offers: Mapping[str, float] = field(default_factory=dict)
     used: Mapping[str, float] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
+    expects: str = ""
+    """The story for which the worker has prepared."""
 
     def suits(self, needs: Needs) -> bool:
         """Whether a story with these needs could run there when nothing else does."""
@@ -39,19 +42,17 @@ class Room(Struct, frozen=True, kw_only=True):
             )
         )
 
-    def with_story(self, needs: Needs) -> "Room":
+    def is_kept_from(self, story_id: str) -> bool:
+        """Whether its last free slot is for another story, for which it has prepared."""
+        return self.expects not in {"", story_id} and self.slots - self.taken <= 1
+
+    def with_story(self, needs: Needs, story_id: str = "") -> "Room":
         """Return the worker with one more story."""
         used = dict(self.used)
         for name, amount in amounts_of(needs).items():
             used[name] = used.get(name, 0.0) + amount
-        return Room(
-            name=self.name,
-            slots=self.slots,
-            taken=self.taken + 1,
-            offers=self.offers,
-            used=used,
-            labels=self.labels,
-        )
+        expects = "" if self.expects == story_id else self.expects
+        return replace(self, taken=self.taken + 1, used=used, expects=expects)
 
 
 def labels_of(needs: Needs) -> frozenset[str]:
@@ -64,16 +65,18 @@ def amounts_of(needs: Needs) -> dict[str, float]:
     return {name: float(value) for name, value in needs if name != LABEL and isinstance(value, int | float)}
 
 
-def choose(needs: Needs, rooms: Iterable[Room]) -> Room | None:
+def choose(needs: Needs, rooms: Iterable[Room], *, story_id: str = "") -> Room | None:
     """Return the worker for a story: of those with room the one with most free slots, and fewest extras.
 
-    A story without needs leaves the special machines to those that need them.
+    The one that has prepared for the story comes first. A story without needs leaves the special machines to
+    those that need them.
     """
     fitting = [room for room in rooms if room.has_room(needs)]
     extras = len(labels_of(needs)) + len(amounts_of(needs))
     return min(
         fitting,
         key=lambda room: (
+            not room.expects or room.expects != story_id,
             max(0, len(room.offers) + len(room.labels) - extras),
             room.taken / room.slots,
             -room.slots,
@@ -83,15 +86,21 @@ def choose(needs: Needs, rooms: Iterable[Room]) -> Room | None:
     )
 
 
-def unplaced(stories: Sequence[Story], rooms: Sequence[Room]) -> dict[StoryId, str]:
-    """Return which stories cannot all start now, in this order, and what each waits for."""
+def unplaced(
+    stories: Sequence[Story], rooms: Sequence[Room], *, patient: Collection[StoryId] = ()
+) -> dict[StoryId, str]:
+    """Return which stories cannot all start now, in this order, and what each waits for.
+
+    A story that is `patient` leaves a worker that has prepared for another one to that.
+    """
     left = {room.name: room for room in rooms}
     waiting = {}
     for story in stories:
         wanted = story.needs
-        found = choose(wanted, left.values())
+        free = [room for room in left.values() if story.id not in patient or not room.is_kept_from(story.id)]
+        found = choose(wanted, free, story_id=story.id)
         if found is not None:
-            left[found.name] = found.with_story(wanted)
+            left[found.name] = found.with_story(wanted, story.id)
         elif not left:
             waiting[story.id] = "waits for a worker of the cluster"
         elif not any(room.suits(wanted) for room in left.values()):
