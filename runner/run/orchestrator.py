@@ -24,6 +24,7 @@ from runner.core.limits.outage import NEXT, remaining, soonest
 from runner.core.model import (
     ContinuePolicy,
     Decision,
+    KillSwitch,
     RunSnapshot,
     Status,
     Story,
@@ -51,6 +52,9 @@ MOST_AHEAD = 3
 """How many worktrees may be prepared for stories that wait for a slot."""
 
 PAUSED = "the run is paused (`autopilot-multi unpause`)"
+
+_CHANGED = KillSwitch(name="changed", detail="what was decided on has changed", hint="")
+"""Keeps a decision from being recorded; it is recorded nowhere itself."""
 
 _CHANGES_ADMISSION = (
     ev.StoryFinished,
@@ -145,13 +149,12 @@ class Orchestrator:
             decision, coming = self._decide(order, statuses)
             if await self._follow_base(decision) or await self._read_again(decision):
                 continue
-            bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
-            bodies += [results.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip]
-            for skip in decision.skip:
-                self._withdraw(skip.story_id)
-            await self._start(nursery, decision, bodies)
+            if decision.queue or decision.skip:
+                await self._queue_and_skip(decision, statuses)
+                continue
+            started = await self._start(nursery, decision)
             self._carriers.expect([self._backlog.by_id[name] for name in coming])
-            if not bodies:
+            if not started:
                 await changed.wait()
         self._changes.closed = True  # at once after the last look, so that no request falls between
         for story_id in tuple(self._ahead):
@@ -223,9 +226,28 @@ class Orchestrator:
             )
             await self._context.log.record(*stopped)
 
-    async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
-        """Start what may start and prepare what comes next; `bodies` is recorded before either."""
+    async def _queue_and_skip(self, decision: ScheduleDecision, before: Mapping[StoryId, Status]) -> None:
+        """Record what has become of stories that waited for others, unless one is no longer as `before`.
+
+        A failure that is being recorded, such as that of their base, must not be followed by a place in the
+        queue: such a story would be waited for without end.
+        """
         log = self._context.log
+        names = (*decision.queue, *(skip.story_id for skip in decision.skip))
+
+        def changed() -> KillSwitch | None:
+            now = log.snapshot.stories
+            return _CHANGED if any(now[name].status is not before[name] for name in names) else None
+
+        for skip in decision.skip:
+            self._withdraw(skip.story_id)
+        queued = (ev.StoryQueued(story_id=story_id) for story_id in decision.queue)
+        skipped = (results.skipped(each.story_id, each.reason, each.blocked_by) for each in decision.skip)
+        await log.record_unless(changed, *queued, *skipped)
+
+    async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision) -> bool:
+        """Start what may start and prepare what comes next; return whether there was any."""
+        log, bodies = self._context.log, list[ev.Body]()
         waiting = self._base.waiting if self._base is not None else set()
         ready = [story_id for story_id in decision.start if story_id in self._ahead.keys() - waiting]
         starting = [story_id for story_id in decision.start if story_id not in self._ahead.keys() | waiting]
@@ -250,6 +272,7 @@ class Orchestrator:
             context = story_context(story, self._backlog.workers[story.id], here)
             carry = self._carriers.carry(context, slot, interrupted=interrupted[story.id])
             nursery.start_soon(carry, name=story.id)
+        return bool(bodies)
 
     def _to_prepare(self, decision: ScheduleDecision, waiting: Collection[StoryId]) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that no story waits for it in its slot.

@@ -12,11 +12,14 @@ import trio
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
+from runner.core.schedule.schedule import ScheduleDecision
 from runner.plan.plan import RunRequest, make_plan
 from runner.run import window as window_keeper
 from runner.run.coordinator import start_run
 from runner.run.interaction import LiveRun
+from runner.run.orchestrator import Orchestrator
 from runner.run.result.ended import Ended
+from runner.story import results
 from runner.story.context.memory import largest_peak
 from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline
@@ -103,6 +106,28 @@ async def test_a_falling_window_starts_nothing_and_ends_no_story(
     assert ended.run.count(Status.DONE) == 3
     changes = [(body.window, body.tier) for body in view.events if isinstance(body, ev.WindowChanged)]
     assert changes == [(2, "green"), (1, "critical"), (2, "green")]
+
+
+async def test_a_story_that_fails_while_it_is_queued_stays_failed(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as by its base, in the moment in which the story that it waits for is done: the run ends."""
+    write_story(repo, "a", command=writes("a"))
+    write_story(repo, "x", command=writes("x"), depends_on=["a"])
+    read_again, x = Orchestrator._read_again, StoryId("x")
+
+    async def fail_first(orchestrator: Orchestrator, decision: ScheduleDecision) -> bool:
+        again = await read_again(orchestrator, decision)
+        if x in decision.queue and not again:
+            await orchestrator._context.log.record(results.failed(x, "its base is not ready"))
+        return again
+
+    monkeypatch.setattr(Orchestrator, "_read_again", fail_first)
+    ended = await _run(repo, Watcher())
+    assert {each.id: each.status for each in ended.run.stories.values()} == {
+        "a": Status.DONE,
+        "x": Status.FAILED,
+    }
 
 
 async def test_a_low_machine_runs_one_story_alone(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
