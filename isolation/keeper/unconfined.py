@@ -21,6 +21,8 @@ from isolation.keeper.confined import Ended
 _NOWHERE = "/"
 _LOOK_SECONDS = 0.5
 """After how long a command counts as one that takes long."""
+_KILLED_SECONDS, _KILLED_TICK = 2.0, 0.002
+"""For how long, and how often, it is looked whether killed processes have ended; one may wait for a disk."""
 _TICK = 0.1
 """How often the output of a command is measured, in seconds; its end is noticed at once."""
 
@@ -139,6 +141,17 @@ def _wait(process: "subprocess.Popen[bytes]", deadline: float, is_full: Callable
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        _await_end_of_group(process.pid)
+
+
+def _await_end_of_group(group: int) -> None:
+    """Wait until the kernel has ended what was killed: no children of ours, so nothing reports their end."""
+    deadline = time.monotonic() + _KILLED_SECONDS
+    # As long as the group has a member, no other process gets its number.
+    with suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)
+            time.sleep(_KILLED_TICK)
 
 
 def _scratch() -> IO[bytes]:
