@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
+from isolation.files.disk import sync_disk
 from isolation.files.plain import read_plain
 from isolation.paths import autopilot_dir
 
@@ -50,6 +51,8 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
         if log:
             (draft / "logs").mkdir()
             (draft / "logs" / "HEAD").write_bytes(log)
+        # On the disk before they appear: a power failure leaves no entry whose files are empty.
+        sync_disk(draft)
         path.mkdir(exist_ok=True)
         (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
         draft.rename(entry)
