@@ -243,7 +243,7 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
 
     def take_over(self, name: str) -> bool:
         """Move a story's branch to where commands in the worktree of this name moved it; true if they did."""
-        return take_over_ref(self.common_dir, name, partial(self.run, check=False))
+        return take_over_ref(self.common_dir, name, partial(self.run, check=False), top=self.top)
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""

@@ -31,6 +31,7 @@ from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file
 from isolation.files.plain import LONGEST_POINTER, read_plain
+from isolation.files.unheld_locks import remove_unheld
 from isolation.git.direct.refs import read_ref
 from isolation.paths import autopilot_dir
 from isolation.patterns import pattern
@@ -197,19 +198,37 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     return mounts
 
 
-def take_over_ref(common: Path, name: str, git: Git) -> bool:
-    """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks."""
+def take_over_ref(common: Path, name: str, git: Git, *, top: Path) -> bool:
+    """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks.
+
+    `top` is the checkout in which `git` works. A kill or a power failure may have left the lock of the branch
+    behind; it is removed if no process holds it.
+    """
     place = _place(common, name)
     if not place.is_moved:
         return False
     try:
         with _locked(place):
-            return any(_take_over(place, git, last=number == _TRIES) for number in range(1, _TRIES + 1))
+            for _ in range(_TRIES):
+                if _take_over(place, git):
+                    return True
+                _free(common / f"{_PREFIX}{place.own}.lock", (top, common))
     except OSError as error:
         raise RepositoryError(
             f"the branch autopilot/{place.own} cannot be taken over from its story: {error.strerror}",
             hint="its commits are kept; free disk space, then run again",
         ) from error
+    raise RepositoryError(
+        f"{_PREFIX}{place.own} is moved all the time", hint="its commits are kept; run again"
+    )
+
+
+def _free(lock: Path, shared: tuple[Path, ...]) -> None:
+    """Remove the lock of a branch that nobody holds; git has waited for it already."""
+    if os.path.lexists(lock) and not remove_unheld([lock], own=(), shared=shared) and os.path.lexists(lock):
+        raise RepositoryError(
+            f"another git command holds {lock}", hint="its commits are kept; run again when it has ended"
+        )
 
 
 @contextmanager
@@ -224,8 +243,8 @@ def _locked(place: _Place) -> Iterator[None]:
         yield
 
 
-def _take_over(place: _Place, git: Git, *, last: bool) -> bool:
-    """Take a branch over; false if somebody else moved it at the same time."""
+def _take_over(place: _Place, git: Git) -> bool:
+    """Take a branch over; false if somebody else moves it, or has locked it, at the same time."""
     ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
     outside = _outside(place.common, ref)
     if inside in {"", outside}:  # a branch that was deleted inside stays, outside
@@ -235,10 +254,8 @@ def _take_over(place: _Place, git: Git, *, last: bool) -> bool:
         place.hand_out(outside, inside)
     else:
         moved = _move(git, ref, inside, outside)
-        if moved is None and not last:
-            return False
         if moved is None:
-            raise RepositoryError(f"{ref} is moved all the time", hint="its commits are kept; run again")
+            return False
         if moved:
             place.note(inside)
         else:

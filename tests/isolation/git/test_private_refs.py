@@ -1,9 +1,11 @@
 """A story's own view of the branches: what is taken over of it, when, and what is not."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from isolation.errors import RepositoryError
 from isolation.git.contained.private_refs import PARTED, is_deleted, others_written, pending, ref_mounts
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -98,6 +100,28 @@ def test_the_own_branch_is_taken_over_and_no_other(scene: Scene) -> None:
     repository.take_over("a")
     assert scene.outside() == made, "a branch that was deleted inside stays"
     assert not is_deleted(scene.common, "a")
+
+
+def test_a_lock_that_a_power_failure_left_is_removed(scene: Scene) -> None:
+    """The coordinator died while it took a branch over; the next one finds a lock that nobody holds."""
+    commit, lock = scene.commit("made in a session"), scene.common / f"{OWN}.lock"
+    scene.write(commit)
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text(f"{commit}\n")
+    Repository.open(scene.repo)
+    assert scene.outside() == commit
+    assert not lock.exists()
+
+
+def test_a_lock_that_somebody_holds_stays_and_is_named(scene: Scene) -> None:
+    """A git command of the user's may be at work; its lock is its own."""
+    before, lock = scene.outside(), scene.common / f"{OWN}.lock"
+    scene.write(scene.commit("made in a session"))
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w"), pytest.raises(RepositoryError, match=re.escape(str(lock))):
+        Repository.open(scene.repo)
+    assert lock.exists()
+    assert scene.outside() == before
 
 
 def test_a_branch_that_was_moved_outside_is_handed_out(scene: Scene) -> None:
