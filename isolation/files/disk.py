@@ -95,8 +95,12 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         raise
     if not durable:
         return
-    # Without this the new name itself may be lost in a power failure.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power failure, such as that of a file that was just renamed."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
     finally:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isolation.errors import TargetError
+from isolation.files.disk import sync_disk, sync_folder
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
@@ -55,7 +56,12 @@ class HeldIndex:
                 f"{self.checkout} could not follow: {' '.join(output.stderr.split())[:300]}",
                 hint="commit or stash your changes there, then try again.",
             )
+        # After a power failure the index must not list files as written that are empty on the disk.
+        sync_disk(self.checkout)
+        if self._copy.stat().st_dev != self.checkout.stat().st_dev:
+            sync_disk(self._copy.parent)
         self._copy.replace(self._index)
+        sync_folder(self._index.parent)
 
     def release(self) -> None:
         """Let other git commands change the index again."""

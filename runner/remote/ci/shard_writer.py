@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from isolation.files.disk import sync_folder
 from isolation.git.bundles import commits_since, write_bundle
 from isolation.git.diffstat import changes
 from isolation.git.large_files.stored import stored_files
@@ -84,7 +85,7 @@ def write_shard(out: Path, content: ShardContent) -> None:
         draft.mkdir(parents=True)
         _fill(draft, content)
         for folder, _, _ in os.walk(draft):
-            _flush(Path(folder))
+            sync_folder(Path(folder))
         draft.rename(out)
     except OSError as error:
         raise SystemFaultError(
@@ -93,7 +94,7 @@ def write_shard(out: Path, content: ShardContent) -> None:
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    _flush(out.parent)
+    sync_folder(out.parent)
 
 
 def _fill(draft: Path, content: ShardContent) -> None:
@@ -216,11 +217,3 @@ def _compact(value: Any) -> bytes:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n"
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

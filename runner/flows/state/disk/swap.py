@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from isolation.files.disk import sync_folder
 from isolation.files.plain import read_plain
 
 _AT_FDCWD = -100
@@ -49,7 +50,8 @@ def put(
         displaced = _place(temporary, path, seen, whole)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with suppress(OSError):
+        sync_folder(path.parent)
     return displaced
 
 
@@ -129,12 +131,3 @@ def _mode(path: Path) -> int | None:
 
 def _same_device(one: Path, other: Path) -> bool:
     return one.stat().st_dev == other.stat().st_dev
-
-
-def _sync_folder(path: Path) -> None:
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,5 +1,6 @@
 """Moving a branch that is checked out: by compare-and-swap, the user's files stay, a kill is survived."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from isolation.errors import TargetError
 from isolation.git.landing.target import Move, has_ref, move, require_movable, settle
 from isolation.git.repository import Repository
-from tests.conftest import git
+from tests.chaos.power import own_disk
+from tests.conftest import begin_repository, git
 
 KEPT = "refs/autopilot/landed/x"
 
@@ -54,6 +56,21 @@ def test_the_checkout_follows_and_other_changes_stay(repo: Path) -> None:
     lines = git(repo, "status", "--porcelain").splitlines()
     assert sorted(lines) == [" M b.txt", "?? free.txt", "A  staged.txt"]
     assert (repo / "b.txt").read_text() == "mine\n"
+
+
+def test_a_power_cut_leaves_a_checkout_that_has_followed(tmp_path: Path) -> None:
+    """What a landing has written is on the disk when it is done: git itself syncs neither files nor index."""
+    with own_disk(tmp_path / "disk") as disk:
+        repo = disk.place / "repo"
+        begin_repository(repo, {"a.txt": "a\n", "old.txt": "old\n"})
+        old, new = commit_beside(repo, {"a.txt": "A\n", "new/c.txt": "c\n", "old.txt": None})
+        os.sync()
+        assert move(Repository.open(repo), wanted(old, new))
+        disk.cut()
+        disk.boot()
+        assert git(repo, "rev-parse", "main", KEPT).split() == [new, old]
+        assert git(repo, "status", "--porcelain") == ""
+        assert (repo / "a.txt").read_text() == "A\n"
 
 
 @pytest.mark.parametrize(
