@@ -224,7 +224,7 @@ def take_over_ref(common: Path, name: str, git: Git, *, top: Path) -> bool:
 
 
 def _free(lock: Path, shared: tuple[Path, ...]) -> None:
-    """Remove the lock of a branch that nobody holds; git has waited for it already."""
+    """Remove the lock of a branch if no process holds it; git has waited for it already."""
     if os.path.lexists(lock) and not remove_unheld([lock], own=(), shared=shared) and os.path.lexists(lock):
         raise RepositoryError(
             f"another git command holds {lock}", hint="its commits are kept; run again when it has ended"
