@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode
 # One more test process than there are processors: many tests wait for a program, a lock or a limit.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Without compiled files each test process would rewrite and compile hypothesis again.
@@ -16,23 +18,25 @@ $(READY): pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@# uv installs in a third of the time; it is pinned like the rest, and pip does what it cannot do.
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > $(VENV)/uv.txt
+	@$(PIP) --require-hashes -r $(VENV)/uv.txt
+	@$(UV) --require-hashes -r requirements-dev.txt || $(PIP) --require-hashes -r requirements-dev.txt
+	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
 demo: $(READY) ## run the main job for real in a throwaway repository
 	@$(BIN)/autopilot-multi demo
 
 test: $(READY) ## every test but the marked ones
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
 
-long: $(READY) ## what takes longest of the rest; `make check` runs both
+long: $(READY) ## what takes longest of the rest; `make check` runs both at once
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m long
 
 check: $(READY) ## all that CI checks; what is not a test goes two at a time, each with its output in one piece
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ci-tools lint imports docs audit
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory long
+	@$(MAKE) --no-print-directory test TESTS=--with-long
 	@$(MAKE) --no-print-directory sample
 
 lint: $(READY)

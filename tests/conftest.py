@@ -1,5 +1,6 @@
 """Real git repositories in temporary folders, cut off from the user's own configuration."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -17,6 +18,10 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# What is loaded and collected lives as long as the process: to search it for garbage again and again takes a
+# tenth of the time.
+gc.disable()
+
 # Machines are slow and shared: how long an example takes says nothing about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -32,6 +37,17 @@ GIT_ENVIRONMENT = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let one run have the long tests, too: to collect all tests twice takes a minute of processor time."""
+    parser.addoption("--with-long", action="store_true", help="also run the tests of the suite `long`")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, and there only."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of `suites.toml` with the name of their suite, before pytest looks at the marks.
@@ -41,9 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     suites = tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
     suite_of = {name: suite for suite, names in suites.items() for name in names}
     whole = config.args == config.getini("testpaths")
+    wanted = {"long"} if config.getoption("--with-long") else set()
     for item in items:
         suite = suite_of.get(item.nodeid)
-        if suite == "slow" or (suite and whole):
+        if suite == "slow" or (suite and whole and suite not in wanted):
             item.add_marker(suite)
     unknown = suite_of.keys() - {item.nodeid for item in items}
     if unknown and whole:
