@@ -37,6 +37,8 @@ class Result(Struct, frozen=True, kw_only=True):
 
 def load_result(path: Path) -> Result:
     """Read a result file; `complaint` says what is wrong with it."""
+    if path.parent.is_symlink():  # it would lead out of the story's tree
+        return Result(complaint="result file cannot be read: its folder is a link")
     try:
         data = read_plain(path, MAX_RESULT_BYTES + 1, follow=False)
         if len(data) > MAX_RESULT_BYTES:

@@ -255,13 +255,14 @@ class Scene:
                 return [line for line in refs if "refs/heads/autopilot/" not in line], head, linked
             case git_data.SEEN:
                 asked = ("log", "--format=%H %P", "-p", "main")
-                written = self.person.call(
-                    "sh",
-                    "-c",
-                    "printf 'future\\n' | git hash-object -w --stdin | xargs git cat-file -p",
-                    cwd=self.repo,
+                writing = "printf 'future\\n' | git hash-object -w --stdin | xargs git cat-file -p"
+                # Before the attacks it must not be there, or none of them could be in its place.
+                written = (
+                    self.person.call("sh", "-c", writing, cwd=self.repo).stdout
+                    if place in self._before
+                    else _FUTURE.decode()
                 )
-                return self.person.git(self.repo, *asked), written.stdout
+                return self.person.git(self.repo, *asked), written
             case _:
                 asked = ("git", "rev-parse", "--verify", "refs/heads/autopilot/finished")
                 return self.person.call(*asked, cwd=self.repo).stdout

@@ -150,14 +150,23 @@ def _layout(common: Path, name: str, seen: Path) -> _Layout:
     )
 
 
-def take_over(common: Path, name: str) -> tuple[str, ...]:
+_removed: dict[Path, list[str]] = {}
+"""What was removed from each store. Any command on a tree may find it, but only the judge of the session that
+left it can name it."""
+
+
+def removed_from(common: Path, name: str) -> tuple[str, ...]:
+    """Return what was removed from a store since the last time that this was asked."""
+    return tuple(_removed.pop(store_of(common, name), ()))
+
+
+def take_over(common: Path, name: str) -> None:
     """Move what is whole from a store to the repository's objects. Blocks; commands may be running there.
 
-    What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed; its
-    names are returned.
+    What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed;
+    `removed_from` returns its names.
     """
     taken: list[_Taken] = []
-    refused: list[str] = []
     store = store_of(common, name)
     try:
         for source, hashed in _stored(store):
@@ -170,7 +179,7 @@ def take_over(common: Path, name: str) -> tuple[str, ...]:
                 taken.append(_Taken(source=source, copy=copy, target=target))
             elif os.path.lexists(source):  # else another command has just taken it over
                 _remove(source)
-                refused.append(str(source.relative_to(store)))
+                _removed.setdefault(store, []).append(str(source.relative_to(store)))
         if taken:
             # Git has synced them, and branches lead to them: what is removed must be on the disk elsewhere.
             sync_disk(common / "objects")
@@ -181,7 +190,6 @@ def take_over(common: Path, name: str) -> tuple[str, ...]:
         for each in taken:
             each.copy.unlink(missing_ok=True)
     take_over_large(common, name)
-    return tuple(refused)
 
 
 def _stored(store: Path) -> Iterator[tuple[Path, "Callable[[], hashlib._Hash] | None"]]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from isolation.errors import KeeperError, RepositoryError
 from isolation.git.commits import named
-from isolation.git.contained.object_store import take_over
+from isolation.git.contained.object_store import removed_from, take_over
 from isolation.git.contained.private_refs import is_deleted, others_written
 from isolation.git.repository import Repository
 from isolation.guard.guard import refused
@@ -362,10 +362,11 @@ def _take_over(order: SessionOrder, repository: Repository) -> str:
         strayed = "it wrote to branches that are not its story's, which has no effect outside of its worktree"
         words.append(f"{strayed}: {named(others)}")
     with suppress(OSError):  # the next git command there tries again
-        if flawed := take_over(common, store):
-            words.append(
-                f"it left what is no object of git among its objects, which was removed: {named(flawed)}"
-            )
+        take_over(common, store)
+    if flawed := removed_from(common, store):
+        words.append(
+            f"it left what is no object of git among its objects, which was removed: {named(flawed)}"
+        )
     return "; ".join(words)
 
 

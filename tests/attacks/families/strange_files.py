@@ -40,6 +40,7 @@ _REPLACED = "the program replaces it with its own file"
 _UNREAD = {
     "prompt": _REPLACED,
     **dict.fromkeys(("include", "settings"), "nothing reads it in a story's tree, and git stores no FIFO"),
+    "commondir": "in the session's view it cannot be removed, which the kernel tells the session alone",
 }
 _CONTENT = {
     **dict.fromkeys(("prompt", "view"), _REPLACED),
