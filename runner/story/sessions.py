@@ -76,6 +76,8 @@ async def prepare_work(
         cost=allowance.cost,
     )
     launch = agent.launch(job)
+    for beside, data in launch.files.items():
+        await to_thread.run_sync(write_plain, files.prompt.with_name(beside), data)
     environment = _environment(context, now, workspace, brief.step, cwd, agent=agent) | {
         "AUTOPILOT_SESSION_ID": job.session_id,
         "AUTOPILOT_STATE_FILE": str(facts.state_file or ""),

@@ -178,6 +178,7 @@ HOPELESS = {
         ("claude", "bad-request"),
         *(("codex", name) for name in HOPELESS),
         ("opencode", "no-quota"),
+        ("qwen", "no-quota"),
     ],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:
