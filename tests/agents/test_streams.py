@@ -136,22 +136,6 @@ def test_a_new_conversation_of_opencode_has_a_title() -> None:
     assert [word for word in own if word.startswith("--title")] == ["--title"]
 
 
-def test_qwen_does_not_retry_for_long_unless_somebody_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It gets a file of defaults, below all settings of its user; one that is there already counts."""
-    monkeypatch.delenv("QWEN_CODE_SYSTEM_DEFAULTS_PATH", raising=False)
-    monkeypatch.setenv("QWEN_CODE_SYSTEM_SETTINGS_PATH", str(tmp_path / "settings.json"))
-    launch = agent("qwen").launch(JOB)
-    ((name, data),) = launch.files.items()
-    assert launch.env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"] == str(JOB.prompt.with_name(name))
-    assert json.loads(data) == {"model": {"generationConfig": {"maxRetries": 0}}}
-    own = agent("qwen", env={"QWEN_CODE_SYSTEM_DEFAULTS_PATH": "/mine.json"}).launch(JOB)
-    assert (own.env, own.files) == ({"QWEN_CODE_SYSTEM_DEFAULTS_PATH": "/mine.json"}, {})
-    (tmp_path / "system-defaults.json").write_text("{}")
-    assert (agent("qwen").launch(JOB).env, agent("qwen").launch(JOB).files) == ({}, {})
-
-
 @pytest.mark.parametrize("name", KNOWN)
 def test_bypass_is_only_the_users_word(name: str) -> None:
     """The default gives no agent all permissions; `bypass` changes the command where it can."""
