@@ -63,7 +63,8 @@ def due(prefix: Path, name: str, program: Path) -> Iterator[bool]:
     """Say whether a program is to be installed, while no other process installs into the same folder."""
     prefix.mkdir(parents=True, exist_ok=True)
     stamp = prefix / f".{name}.installed"
-    with (prefix / ".lock").open("w") as lock:
+    # All but aider share one folder.
+    with (prefix / f".{name if name == 'aider' else 'npm'}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         is_new = stamp.exists() and time.time() - stamp.stat().st_mtime < NEW_SECONDS
         is_due = not program.exists() or (NEWEST and not is_new)
