@@ -152,7 +152,7 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
         and not has_price(worker.model, settings.prices)
     ]
     if settings.cost_budget is None and settings.story_cost_budget is None:
-        # Of a program that reports nothing, nobody expects a cost.
+        # A program that reports nothing has no cost in any case.
         heard = _listed(worker for worker in unpriced if worker.agent.traits.streams)
         return (f"the price of {heard} is unknown: tokens will be counted, no cost",) if heard else ()
     if not unpriced:
