@@ -142,20 +142,22 @@ def require_clear_models(workers: Iterable[Workers], settings: Settings) -> None
 
 
 def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str, ...]:
-    """Refuse a cost budget that cannot hold, since the cost of an agent is unknown; or only say so."""
-    if settings.cost_budget is None and settings.story_cost_budget is None:
-        return ()
+    """Say whose cost is unknown; a cost budget that cannot hold for that reason needs the user's consent."""
     every = [worker for one in workers for worker in one.everybody]
-    unknown = {
-        f"{worker.agent.name} with {f'model {worker.model}' if worker.model else 'a model that is not named'}"
+    unpriced = [
+        worker
         for worker in every
         if not isinstance(worker.agent, CommandAgent)
         and not worker.agent.traits.reports_cost
         and not has_price(worker.model, settings.prices)
-    }
-    if not unknown:
+    ]
+    if settings.cost_budget is None and settings.story_cost_budget is None:
+        # A program that reports nothing has no cost in any case.
+        heard = _listed(worker for worker in unpriced if worker.agent.traits.streams)
+        return (f"the price of {heard} is unknown: tokens will be counted, no cost",) if heard else ()
+    if not unpriced:
         return ()
-    words = f"the cost budget cannot limit {', '.join(sorted(unknown))}: what that costs is unknown"
+    words = f"the cost budget cannot limit {_listed(unpriced)}: what that costs is unknown"
     if settings.allow_unpriced:
         return (words,)
     raise AgentError(
@@ -163,6 +165,15 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
         hint="name a model with a price (--model, [agents.NAME] model), give its price under [prices], use "
         "--token-budget, or start anyway with --allow-unpriced.",
     )
+
+
+def _listed(workers: Iterable[Worker]) -> str:
+    """Name workers with their models."""
+    named = {
+        f"{worker.agent.name} with {f'model {worker.model}' if worker.model else 'a model that is not named'}"
+        for worker in workers
+    }
+    return ", ".join(sorted(named))
 
 
 def choose(story: Story, settings: Settings) -> tuple[Agent, ...]:

@@ -40,11 +40,13 @@ class AgentJob(Struct, frozen=True, kw_only=True):
 class Launch(Struct, frozen=True, kw_only=True):
     """A program to start, and what to add to its environment.
 
-    `conversation` is the id under which this session can be resumed, where it is known beforehand.
+    `conversation` is the id under which this session can be resumed, where it is known beforehand. `files`
+    are written next to the prompt before it starts, by name.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
     conversation: str = ""
 
 

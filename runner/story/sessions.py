@@ -75,7 +75,7 @@ async def prepare_work(
         program=facts.program if facts.state_file else "",
         cost=allowance.cost,
     )
-    launch = agent.launch(job)
+    launch = await _launch(agent, job, files.prompt)
     environment = _environment(context, now, workspace, brief.step, cwd, agent=agent) | {
         "AUTOPILOT_SESSION_ID": job.session_id,
         "AUTOPILOT_STATE_FILE": str(facts.state_file or ""),
@@ -109,6 +109,14 @@ async def prepare_work(
     started = _started(context, order, brief.step, kind)
     escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
+
+
+async def _launch(agent: Agent, job: AgentJob, prompt: Path) -> Launch:
+    """Return how to start an agent, once the files that it needs are next to the prompt."""
+    launch = agent.launch(job)
+    for name, data in launch.files.items():
+        await to_thread.run_sync(write_plain, prompt.with_name(name), data)
+    return launch
 
 
 async def _work_facts(

@@ -127,6 +127,11 @@ def test_a_budget_that_cannot_hold_and_a_model_for_several_agents_are_refused(ac
     assert again.code == 0, again.err
     assert "-m" not in actors.calls("b")[-1], "the model is the run's agent's"
     assert "the cost budget cannot limit codex" in again.err
+    unlimited = actors.run("--again")
+    assert unlimited.code == 0, unlimited.err
+    said = "the price of codex with a model that is not named is unknown: tokens will be counted, no cost"
+    assert unlimited.err.index(said) < unlimited.err.index("session 1 started")
+    assert "the price of" not in ran.err, "it has one"
 
 
 def test_doctor_knows_versions_and_sign_ins(actors: Actors, tmp_path: Path) -> None:

@@ -166,6 +166,17 @@ def test_hidden_commands_and_size_decide_among_those_that_pass(
     assert not Path(best["workspace"] or "/nowhere").exists()
 
 
+def test_what_no_gate_has_judged_is_followed_by_another_try(stage: Stage) -> None:
+    """Without a verify command the first one proves nothing: the others start, and the smallest wins."""
+    stage.story("a", "good 9", "good 2", "good 5", best_of=3, verify=[])
+    commit_stories(stage.repo)
+    ran = run(stage.repo, "run", "--json")
+    story = ran.story("a")
+    assert (ran.code, story["status"]) == (0, "done"), ran.err
+    assert [one["chosen"] for one in story["candidates"]] == [False, True, False]
+    assert content(stage.repo, "autopilot/a", "work.txt").split() == ["1", "2"]
+
+
 def test_a_budget_is_for_all_candidates_and_what_has_passed_is_not_lost(stage: Stage) -> None:
     """When the money is gone the best so far wins; a story of which none has passed is stopped."""
     stage.story("a", "good 5", "good 2", "good 1", best_of=3)

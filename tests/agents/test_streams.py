@@ -225,12 +225,19 @@ def test_opencode_says_in_its_log_alone_that_it_retries() -> None:
     assert "ERROR" not in own
 
 
-def test_qwen_hides_an_error_in_a_success() -> None:
-    """`[API Error: 401 …]` as the result of a success is a failure."""
-    result = {"type": "result", "subtype": "success", "is_error": False, "result": "[API Error: 401 bad key]"}
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("[API Error: 401 bad key]", Fault.PERMANENT),
+        ("[API Error: 429 slow down]\nPossible quota limitations in place. Try again later.", Fault.LIMIT),
+    ],
+)
+def test_qwen_hides_an_error_in_a_success(words: str, fault: Fault) -> None:
+    """`[API Error: 401 …]` as the result of a success is a failure, whatever advice follows it."""
+    result = {"type": "result", "subtype": "success", "is_error": False, "result": words}
     final = heard("qwen", result).tally.final
     assert final is not None
-    assert (final.ok, final.fault) == (False, Fault.PERMANENT)
+    assert (final.ok, final.fault) == (False, fault)
 
 
 def test_gemini_and_aider_tell_what_they_used() -> None:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tests.real_agents.programs import INSTALL_SECONDS, MODELS, NEWEST, ROOT, CannotInstallError, environment
+from tests.real_agents.programs import (
+    INSTALL_SECONDS,
+    MODELS,
+    NEWEST,
+    ROOT,
+    CannotInstallError,
+    due,
+    environment,
+)
 
 _FOLDER = "acp-agents-newest" if NEWEST else "acp-agents"
 PREFIX = Path(os.environ.get("ACP_AGENTS_PREFIX", ROOT / ".venv" / _FOLDER))
@@ -48,10 +56,11 @@ def acp_folder(name: str) -> Path:
     """Return the folder of a program; installs it where it is missing, or brings it up to date."""
     folder, program = PREFIX / "node_modules" / ".bin", PROGRAMS[name]
     there = (folder / program.command[0]).exists()
-    if NEWEST or not there:
+    with due(PREFIX, program.command[0], folder / program.command[0]) as is_due:
+        if not is_due:
+            return folder
         if shutil.which("npm") is None:
             raise CannotInstallError(f"{name} needs npm, which is not installed")
-        PREFIX.mkdir(parents=True, exist_ok=True)
         package = f"{program.package.rpartition('@')[0]}@latest" if NEWEST else program.package
         argv = ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", package]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)

@@ -289,11 +289,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.get("garbage"):
             self._event("nonsense", "{]")
         if fault.get("error"):
-            with self.scene.lock:
-                self.scene.books[about]["begun"] += 1
             error = dialects.failure(529, fault["error"])
             self._event("error", json.dumps(error))
         if fault.get("drop") or fault.get("garbage") or fault.get("error"):
+            with self.scene.lock:
+                self.scene.books[about]["begun"] += 1
             self.close_connection = True
             return False
         return not self._hung_up(fault.get("stall", 0))

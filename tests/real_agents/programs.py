@@ -1,12 +1,15 @@
 """The real programs: how each is installed into a folder of its own, and led to the scripted model."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +35,8 @@ MODELS = {
 }
 KEY = "sk-scripted-0123456789abcdef"
 INSTALL_SECONDS = 900
+NEW_SECONDS = 6 * 3600
+"""For so long what was installed as the newest is taken for that, also by other processes."""
 
 
 class CannotInstallError(Exception):
@@ -42,16 +47,30 @@ class CannotInstallError(Exception):
 def installed(name: str) -> Path:
     """Return the folder of a program; installs it where it is missing."""
     folder = PREFIX / "aider" / "bin" if name == "aider" else PREFIX / "node_modules" / ".bin"
-    there = (folder / name).exists()
-    if NEWEST or not there:
-        PREFIX.mkdir(parents=True, exist_ok=True)
+    with due(PREFIX, name, folder / name) as is_due:
+        there = (folder / name).exists()
         try:
-            for argv in steps(name, newest=NEWEST):
+            for argv in steps(name, newest=NEWEST) if is_due else ():
                 _install(name, argv)
         except CannotInstallError:
             if not there:
                 raise
     return folder
+
+
+@contextmanager
+def due(prefix: Path, name: str, program: Path) -> Iterator[bool]:
+    """Say whether a program is to be installed, while no other process installs into the same folder."""
+    prefix.mkdir(parents=True, exist_ok=True)
+    stamp = prefix / f".{name}.installed"
+    # All but aider share one folder.
+    with (prefix / f".{name if name == 'aider' else 'npm'}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_new = stamp.exists() and time.time() - stamp.stat().st_mtime < NEW_SECONDS
+        is_due = not program.exists() or (NEWEST and not is_new)
+        yield is_due
+        if is_due:
+            stamp.touch()
 
 
 def steps(name: str, *, newest: bool) -> Sequence[list[str]]:

@@ -1,5 +1,6 @@
 """Real claude and codex in trouble: failures of their service, and conversations that go on."""
 
+import json
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.story.session.contract import ASK_EXAMPLE, DONE_EXAMPLE
 from tests.acceptance.program import processes_with, run, started, wait_until, write_story
 from tests.real_agents.conftest import Stage
 from tests.real_agents.stories import PATIENCE, SUBSCRIBED, carry_one, events, limit, work_sessions
@@ -112,8 +114,10 @@ def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     assert talks[-1] != talks[0]
     asked = stage.scene.requests_of("a")[-1]["prompt"]
     assert "- Attempt 1 by " in asked, "what was done so far"
-    told = asked.replace('{"status"', "").replace('{"question"', "")  # the result that it may write
-    assert '{"' not in told, "in words, not as events"
+    for example in (DONE_EXAMPLE, ASK_EXAMPLE):  # the results that it may write
+        assert json.dumps(example) in asked
+        asked = asked.replace(json.dumps(example), "")
+    assert '{"' not in asked, "in words, not as events"
 
 
 @pytest.mark.parametrize("agent", ["codex"])
@@ -178,6 +182,7 @@ HOPELESS = {
         ("claude", "bad-request"),
         *(("codex", name) for name in HOPELESS),
         ("opencode", "no-quota"),
+        ("qwen", "no-quota"),
     ],
 )
 def test_what_no_retry_can_change_is_one_session(stage: Stage, trouble: str) -> None:

@@ -351,6 +351,16 @@ async def test_a_silent_tree_is_ended_after_two_windows(repo: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_windows")
+async def test_a_candidate_that_stalls_is_followed_by_the_next(repo: Path) -> None:
+    """The stall is the end of that try alone; the next one starts at the base, and its work is the result."""
+    command = 'echo $AUTOPILOT_CANDIDATE >> a; test "$AUTOPILOT_CANDIDATE" = 2 || sleep 600'
+    write_story(repo, "a", command=command, best_of=2, verify=["test -f a"])
+    found = story(await carry(repo, stall_seconds=0.4, grace_seconds=0.2), "a")
+    assert [(one.verdict, one.chosen) for one in found.candidates] == [("stopped", False), ("done", True)]
+    assert (found.status, git(repo, "show", "autopilot/a:a")) == (Status.DONE, "2\n")
+
+
+@pytest.mark.usefixtures("short_windows")
 @pytest.mark.parametrize(
     "quiet",
     [

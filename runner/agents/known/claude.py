@@ -43,7 +43,7 @@ class ClaudeAgent(KnownAgent):
     name = "claude"
     continued_by = ("--resume",)
     package = "@anthropic-ai/claude-code"
-    tried = ("2.1.197", "2.1.326")
+    tried = ("2.1.197", "2.1.326", "2.1.327")
     acp_programs = ("claude-agent-acp", "claude-code-acp")
     sign_in = SignIn(
         variables=(

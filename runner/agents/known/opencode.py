@@ -31,6 +31,8 @@ _REFUSED = pattern(
     r'error\.error="(?:AI_APICallError: )?((?:[^"\\]|\\.){0,2000})'
 )
 """A line of its log about a request that failed; it retries most of them, without end and without a word."""
+_BUSY, _IS_BUSY = b"Failed query:", "its database was busy; at its first start it makes one"
+"""Of several that start for the first time at once, one may find that another has made half of the tables."""
 _LONGEST_LINE = 10_000
 _SUMS = """
     WITH RECURSIVE talks(id) AS (
@@ -119,6 +121,10 @@ class OpencodeAgent(KnownAgent):
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
+        if event is None and line.startswith(_BUSY):
+            return AgentUpdate(
+                message=_IS_BUSY, final=Final(ok=False, message=_IS_BUSY, fault=Fault.TRANSIENT)
+            )
         if event is None:
             return _retried(_refusal(line))
         conversation, part = text(event, "sessionID"), at(event, "part")

@@ -1,6 +1,10 @@
 """Qwen Code, headless: claude's events without a cost. It reports an error of its service as a success."""
 
+import json
+import os
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,6 +20,14 @@ from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
 
 _ERROR = "[API Error"
+_DEFAULTS, _SETTINGS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_CODE_SYSTEM_SETTINGS_PATH"
+_SYSTEM = ("/etc/qwen-code", "/Library/Application Support/QwenCode")
+_PATIENCE = json.dumps({"model": {"generationConfig": {"maxRetries": 0}}}).encode()
+"""What counts unless its user, or this machine, has settings about it.
+
+By itself it asks again for half an hour when it is refused, without a word, also if no money is left. This
+leaves it the retries of a minute and a half; then it says what was wrong, and the run waits for all stories.
+"""
 
 
 class QwenAgent(KnownAgent):
@@ -47,9 +59,11 @@ class QwenAgent(KnownAgent):
         argv = ["qwen", "-o", "stream-json", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []
         argv += ["--resume", job.conversation] if job.conversation else []
-        return Launch(
-            argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
-        )
+        env, files = self._settings.env, {}
+        if not _has_defaults({**os.environ, **env}):
+            defaults = job.prompt.with_suffix(".qwen.json")
+            env, files = {_DEFAULTS: str(defaults), **env}, {defaults.name: _PATIENCE}
+        return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation, files=files)
 
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
@@ -58,8 +72,8 @@ class QwenAgent(KnownAgent):
         if event is None or seen is None or event.get("type") != "result":
             return seen
         seen = replace(seen, usage=_usage(event))
-        # Newer versions admit an error, but name it in a place of its own.
-        words = text(event, "error", "message") or (seen.final.message if seen.final else "")
+        # Newer versions admit an error, but name it in a place of its own. Advice may follow it in both.
+        words = text(event, "error", "message") or text(event, "result")
         if at(event, "error") is None and not words.startswith(_ERROR):
             return seen
         return replace(seen, message=last_line(words), final=faults.failed(words, at=time.time()))
@@ -70,6 +84,13 @@ class QwenAgent(KnownAgent):
         return shown and tuple(
             replace(entry, kind=Kind.ERROR) if entry.text.startswith(_ERROR) else entry for entry in shown
         )
+
+
+def _has_defaults(environ: Mapping[str, str]) -> bool:
+    """Whether somebody else says what holds on this machine for settings that its users do not have."""
+    moved = environ.get(_SETTINGS, "")
+    folders = (str(Path(moved).parent),) if moved else _SYSTEM
+    return bool(environ.get(_DEFAULTS)) or any(Path(at, "system-defaults.json").exists() for at in folders)
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:

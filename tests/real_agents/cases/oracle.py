@@ -70,9 +70,13 @@ class Row:
 
     @property
     def _owed(self) -> set[tuple[int, int]]:
-        """What may be counted: claude also counts the beginning of a reply that ends in an error."""
+        """What may be counted: of a reply that is cut off, claude counts what was told at its start.
+
+        When the connection breaks, it depends on the moment whether it has read that.
+        """
         given, made = self.charged
-        return {(given, made), (given + self.begun * INPUT, made + self.begun)}
+        begun = self.begun if self.agent == "claude" else 0
+        return {(given + count * INPUT, made + count) for count in range(begun + 1)}
 
     def __str__(self) -> str:
         """Return a line of the table."""

@@ -123,6 +123,15 @@ CASES = [
         agents=OTHERS,
     ),
     Case(
+        name="other-limit",
+        acts=({"write": ["work/@ID.txt", "right\n"]},),
+        faults=at(0, status=429, times=8),
+        heals=True,
+        free=True,
+        part="limits",
+        agents=OTHERS,
+    ),
+    Case(
         name="other-dropped",
         acts=({"write": ["work/@ID.txt", "right\n"]},),
         faults=at(0, drop=True),

@@ -3,10 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import git
 from tests.real_agents.cases import service, work
 from tests.real_agents.cases.case import TALKERS, Case
-from tests.real_agents.cases.oracle import Truth, expected, look
+from tests.real_agents.cases.oracle import Row, Truth, expected, look
 from tests.real_agents.cases.test_cases import CHECK
 
 FILES = {
@@ -62,3 +64,34 @@ def test_the_last_answer_of_the_service_decides_beside_git() -> None:
     assert expected(wrong, [ended]) == expected(nothing, [failed]) == {"failed", "stopped"}
     assert expected(nothing, [ended]) == {"no_work", "failed", "stopped"}
     assert expected(nothing, [{"fault": None, "says": "Which one?"}]) == {"no_work", "parked"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "tokens", "cost", "right"),
+    [
+        ("claude", (4000, 40), 0.0126, True),
+        ("claude", (5000, 41), 0.0156, True),
+        ("claude", (6000, 42), 0.0186, False),
+        ("claude", (5000, 40), 0.0156, False),
+        ("claude", (4000, 40), 0.0236, False),
+        ("codex", (5000, 41), 0.0126, False),
+    ],
+)
+def test_tokens_and_cents_are_those_of_the_books(
+    agent: str, tokens: tuple[int, int], cost: float, *, right: bool
+) -> None:
+    """What its service told claude of one reply before it was cut off may count, and nothing else."""
+    row = Row(
+        case=Case(name="a"),
+        agent=agent,
+        status="done",
+        expected=frozenset({"done"}),
+        attempts=1,
+        tokens=tokens,
+        charged=(4000, 40),
+        begun=1,
+        cost=cost,
+        price=0.0126,
+        reason="",
+    )
+    assert (row.flaws == []) is right
