@@ -49,9 +49,13 @@ _REACHES = {
 }
 """What a session can do to others by each operation that a trial does to processes, in words."""
 _REFUSAL = pattern(
-    # The last one is git's own.
-    r"Read-only file system|Permission denied|EROFS|EACCES|unable to create directory for"
+    # What is closed is mounted: it cannot be moved, since it is busy, and no file in it gets a second name
+    # outside of it. The last one is git's own.
+    r"Read-only file system|Permission denied|Device or resource busy|Invalid cross-device link"
+    r"|EROFS|EACCES|EBUSY|EXDEV|unable to create directory for"
 )
+_READ_ONLY = pattern(r"Read-only file system|EROFS")
+_LONGEST_LINE = 160
 _GIT_DIRECTORY = "the shared git directory"
 _UNSAID = {
     "Cannot save the current status": "refs/stash",
@@ -61,6 +65,8 @@ _UNSAID = {
 _MOST_NAMED = 12
 _NAME = r"[^\s'\"`:,;()\[\]]"
 _OF_A_PROCESS = pattern(rf"/proc/\d+/{_NAME}+")
+_OWN_ROOT = pattern(r"/proc/(?:self|thread-self)/root(?=/)")
+"""Another name of the root folder, by which a closed path is the same."""
 _UPWARDS = pattern(rf"(?:\.\./)+{_NAME}*")
 
 
@@ -358,6 +364,7 @@ def refused(output: str, confinement: Confinement, cwd: Path) -> str:
     """Describe the refusals that a session's output mentions; empty if it names nothing that is closed."""
     found: dict[str, list[str]] = {}
     processes: list[str] = []
+    elsewhere: list[str] = []
     for line in output.splitlines():
         if _GIT_DIRECTORY in confinement.read_only.values():
             unsaid = [name for words, name in _UNSAID.items() if words in line]
@@ -365,13 +372,17 @@ def refused(output: str, confinement: Confinement, cwd: Path) -> str:
         if not _REFUSAL.search(line):
             continue
         processes += _OF_A_PROCESS.findall(line)
-        for path in _paths_in(line, confinement, cwd):
-            closed = _closing(path, confinement)
+        paths = list(_paths_in(_OWN_ROOT.sub("", line), confinement, cwd))
+        covering = [(path, _closing(path, confinement)) for path in paths]
+        for path, closed in covering:
             if closed is not None:
                 inside = str(path.relative_to(closed)) if path != closed else closed.name
                 found.setdefault(confinement.read_only[closed], []).append(inside)
+        if _READ_ONLY.search(line) and not any(closed for _, closed in covering):
+            elsewhere.append(line.strip()[-_LONGEST_LINE:])  # such as the name of a link that leads there
     lists = {f"it tried to write into {what}": paths for what, paths in found.items() if paths}
     lists |= {"it was denied the files of other processes": processes} if processes else {}
+    lists |= {"it could not write to what is read-only": elsewhere} if elsewhere else {}
     return "; ".join(
         f"{words}: {named(list(dict.fromkeys(names)), most=_MOST_NAMED)}" for words, names in lists.items()
     )

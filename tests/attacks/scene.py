@@ -8,7 +8,7 @@ import shutil
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,11 @@ _WAITING = (
 
 
 def sessions_of(attacks: Iterable[Attack]) -> dict[str, list[Attack]]:
-    """Return which attacks share a session, by the id of its story."""
+    """Return which attacks share a session, by the id of its story.
+
+    What is said of a session is said of all attacks in it. So those that would be named by the same words
+    have sessions of their own: no attack counts as named because of another.
+    """
     found: dict[str, list[Attack]] = {}
     for attack in attacks:
         key = attack.group or attack.family.replace(" ", "-").replace(",", "")
@@ -45,10 +49,21 @@ def sessions_of(attacks: Iterable[Attack]) -> dict[str, list[Attack]]:
             found.setdefault(key, []).append(attack)
             continue
         number = 1
-        while len(found.get(f"{key}-{number}", ())) >= _TOGETHER:
+        while not _has_room(found.get(f"{key}-{number}", ()), attack):
             number += 1
         found.setdefault(f"{key}-{number}", []).append(attack)
     return found
+
+
+def _has_room(session: Collection[Attack], attack: Attack) -> bool:
+    return len(session) < _TOGETHER and not any(
+        _names_too(attack, other) or _names_too(other, attack) for other in session
+    )
+
+
+def _names_too(attack: Attack, other: Attack) -> bool:
+    """Whether the words that name an attack might come from the other one."""
+    return bool(attack.target) and not attack.silent and attack.target in f"{other.target}\n{other.script}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +94,11 @@ class Scene:
         """Return what an attack's script printed."""
         path = self.folder / "loot" / f"{name}.out"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def last_words(self, name: str) -> str:
+        """Return the last line of the errors that an attack's script printed."""
+        path = self.folder / "loot" / f"{name}.err"
+        return (path.read_text(errors="replace").splitlines() or [""])[-1] if path.exists() else ""
 
     def worked(self, name: str) -> bool:
         """Return whether an attack's script ended well."""
@@ -151,7 +171,8 @@ class Scene:
     def run(self, *args: str) -> None:
         """Run all stories, and keep everything that the program shows."""
         person = replace(self.person, environment={**self.person.environment, **reads.VARIABLES})
-        flags = ("--max-attempts", "1", "--max-stories", "4")
+        # One of them waits for the others, whatever else this machine does.
+        flags = ("--max-attempts", "1", "--max-stories", "4", "--window", "fixed")
         ran = person.run(self.repo, "run", *flags, *args, limit=_LIMIT)
         self.shown["terminal run"] = ran.err + ran.out
         told = person.run(self.repo, "status", "--json")

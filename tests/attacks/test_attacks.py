@@ -60,7 +60,8 @@ def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
         if became == "cannot":
             reasons[attack.family, attack.silent] += 1
         if became in {"through", "unnamed"}:
-            noted.append(f"{became}: {attack.name}{' (after its time)' * scene.overdue(attack.name)}")
+            late = " (after its time)" * scene.overdue(attack.name)
+            noted.append(f"{became}: {attack.name}{late}: {scene.last_words(attack.name)}")
     total = counts.pop("all", Counter())
     lines = [f"seal {seal}, as {user}", " ".join((f"{'':40}", *(f"{name:>8}" for name in COLUMNS)))]
     for family, found in (*counts.items(), ("all", total)):

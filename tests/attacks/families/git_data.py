@@ -55,9 +55,9 @@ _REFS = {
     "stash": "echo x > stashed && git stash -u",
     "replace": "git replace $(git rev-parse main) $(git commit-tree -m evil HEAD^{tree})",
     "remote": "git update-ref refs/remotes/origin/main HEAD",
-    "push-here": 'git push "$G" +HEAD:refs/heads/main',
-    "push-file": 'git push "file://$REPO" +HEAD:refs/heads/main',
-    "fetch-here": 'git fetch "$G" +HEAD:refs/heads/main',
+    "push-here": 'git push --receive-pack="git -c receive.denyCurrentBranch=ignore receive-pack" "$G" +$(git commit-tree -m evil HEAD^{tree}):refs/heads/main',
+    "push-file": 'git push --receive-pack="git -c receive.denyCurrentBranch=ignore receive-pack" "file://$G" +$(git commit-tree -m evil HEAD^{tree}):refs/heads/main',
+    "fetch-here": "git fetch -u . +$(git commit-tree -m evil HEAD^{tree}):refs/heads/main",
     "write-ref": 'git rev-parse HEAD > "$G/refs/heads/main"',
     "pack-refs": "git pack-refs --all --prune",
     "symbolic": 'git --git-dir="$G" symbolic-ref HEAD refs/heads/autopilot/victim',
@@ -71,7 +71,8 @@ _REFS = {
 _NAMED = {
     **dict.fromkeys(("new-branch",), "refs/heads/evil"),
     **dict.fromkeys(("tag",), "refs/tags/evil"),
-    **dict.fromkeys(("move-tag", "delete-tag"), "refs/tags/kept"),
+    "move-tag": "refs/tags/kept",
+    "delete-tag": "packed-refs.lock",
     "rename-branch": "logs/refs/heads",
     "note": "refs/notes",
     "stash": "refs/stash",
@@ -79,7 +80,7 @@ _NAMED = {
     "remote": "refs/remotes",
     "pack-refs": "packed-refs",
     "symbolic": "HEAD",
-    "reset-main": "refs/heads/main",
+    "reset-main": "HEAD.lock",
     "reflog-delete": "logs/refs/heads/main",
     "worktree-remove": "linked",
     "worktree-move": "linked",
@@ -168,7 +169,7 @@ def attacks() -> list[Attack]:
         for name, script in {
             "file": 'echo evil > "$W/mine"',
             "new-file": 'echo evil > "$W/planted"',
-            "delete": 'rm "$W/mine"',
+            "delete": 'rm "$W/README.md"',
             "git-file": 'echo "gitdir: /nowhere" > "$W/.git"',
             "index": 'rm "$A/index"',
             "head": 'echo "ref: refs/heads/main" > "$A/HEAD"',
@@ -176,8 +177,8 @@ def attacks() -> list[Attack]:
             "config": 'git config -f "$A/config.worktree" core.fsmonitor ./evil',
             "lock": 'touch "$A/index.lock"',
             "store": 'rm -r "$G/autopilot/objects/victim"',
-            "git": 'git -C "$W" commit --allow-empty -m evil',
-            "checkout": 'git -C "$W" reset --hard HEAD~1',
+            "git": 'git -C "$W" commit --allow-empty -m evil || git --git-dir="$A" --work-tree="$W" commit --allow-empty -m evil',
+            "checkout": 'git -C "$W" reset --hard HEAD~1 || git --git-dir="$A" --work-tree="$W" reset --hard HEAD~1',
         }.items()
     ]
     found += [
@@ -187,7 +188,9 @@ def attacks() -> list[Attack]:
             script=script,
             seal=WRITES,
             proof=changed(BRANCH),
-            target="it deleted the branch of its story" if name == "all" else "autopilot/finished",
+            target={"all": "it deleted the branch of its story", "delete": "packed-refs.lock"}.get(
+                name, "autopilot/finished"
+            ),
             alone=name == "all",  # else it would remove the traces of the others
         )
         for name, script in {
@@ -196,7 +199,7 @@ def attacks() -> list[Attack]:
             "file": 'echo evil > "$G/refs/heads/autopilot/finished"',
             "replace": 'git rev-parse HEAD > "$G/refs/heads/autopilot/finished.x" && mv "$G/refs/heads/autopilot/finished.x" "$G/refs/heads/autopilot/finished"',
             "rename": "git branch -M autopilot/finished autopilot/taken",
-            "push": 'git push "$G" +HEAD:refs/heads/autopilot/finished',
+            "push": 'git push "$G" +$(git commit-tree -m evil HEAD^{tree}):refs/heads/autopilot/finished',
             "all": 'rm -rf "$G/refs/heads/autopilot" && mkdir -p "$G/refs/heads/autopilot" && git rev-parse HEAD > "$G/refs/heads/autopilot/finished"',
         }.items()
     ]

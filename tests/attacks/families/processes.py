@@ -13,6 +13,7 @@ _WHO = {
 """Each with what names it."""
 _BY_FILES = {"cwd", "task", "root", "fd", "environ", "maps", "mem"}
 """Acts by files below `/proc`, which are named by their paths."""
+_LIMITS = "a filter in the kernel refuses it, which tells the session alone"
 _ACT = '$PYTHON "$SCRIPTS/reach.py" "{who}" {act}'
 
 
@@ -26,6 +27,7 @@ def attacks() -> list[Attack]:
             seal=WRITES,
             proof=worked(),
             target="/proc/" if act in _BY_FILES else target,
+            silent=_LIMITS if act == "limit" else "",
         )
         for who, target in _WHO.items()
         for act in ACTS

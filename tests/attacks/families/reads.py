@@ -59,6 +59,9 @@ def stores() -> dict[str, str]:
     return {store: _TEXTS.get(store, "MARK").replace("MARK", mark_of(store)) for store in _STORES}
 
 
+_NO_VARIABLE = "the variable is not in the session's environment"
+
+
 def _top(store: str) -> str:
     """Return the file or folder in the home that is hidden as a whole, or lies in one that is not."""
     first, _, rest = store.partition("/")
@@ -92,7 +95,7 @@ def attacks() -> list[Attack]:
                 script=script,
                 seal=SECRETS,
                 proof=stolen(mark),
-                silent="the variable is not in the session's environment",
+                silent=_NO_VARIABLE,
             )
             for way, script in ways.items()
         ]
@@ -105,6 +108,7 @@ def attacks() -> list[Attack]:
             seal=SECRETS,
             proof=stolen(f"{MARK}-agent;"),
             target="agent.sock",
+            silent=_NO_VARIABLE if how == "variable" else "",
         )
         for how, place in {"variable": "$SSH_AUTH_SOCK", "path": "$FOLDER/agent.sock"}.items()
     ]

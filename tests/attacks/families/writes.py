@@ -23,12 +23,15 @@ _WAYS = {
     "truncate": ': > "$P"',
     "replace": 'echo evil > "$P.new" && mv "$P.new" "$P"',
     "mode": 'chmod 777 "$P"',
-    "symlink": 'ln -s "$P" leads && echo evil >> leads',
+    "symlink": 'ln -s "$P" "$LINK" && echo evil >> "$LINK"',
     "hardlink": 'ln "$P" second && echo evil >> second',
     "root": 'echo evil >> /proc/self/root"$P"',
     "remount": 'unshare -rm sh -c "mount -o remount,bind,rw $(dirname $P); umount -l $P; echo evil >> $P"',
     "delete": 'rm "$P"',
 }
+
+
+_NOTHING_THERE = "in the session's view nothing is there, and the session names a link of its own alone"
 
 
 def place_of(target: str) -> str:
@@ -43,12 +46,19 @@ def attacks() -> list[Attack]:
         Attack(
             name=f"write-{way}-{target}",
             family="writes",
-            script=f'P="{seen}"; mkdir -p s-{way}-{target}; cd s-{way}-{target}; {script}',
+            script=f'P="{seen}"; LINK=leads-{target}; mkdir -p s-{way}-{target}; cd s-{way}-{target}; {script}',
             seal=seal,
             proof=changed(place_of(target)),
-            target=seen.rpartition("/")[2],
-            silent="in the session's view its own tree stands there" if seen.startswith("$REPO/") else "",
+            target=f"leads-{target}" if way == "symlink" else seen.rpartition("/")[2],
+            silent=_silent(way, target),
         )
         for target, (seen, _, seal) in TARGETS.items()
         for way, script in _WAYS.items()
     ]
+
+
+def _silent(way: str, target: str) -> str:
+    """Return why nothing can be named; empty if something must be."""
+    if TARGETS[target][0].startswith("$REPO/"):
+        return "in the session's view its own tree stands there"
+    return _NOTHING_THERE if (way, target) == ("symlink", "agreement") else ""

@@ -142,6 +142,12 @@ def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
             "fatal: cannot lock ref 'refs/notes/x': unable to create directory for /r/.git/refs/notes/x",
             "the shared git directory: refs/notes/x",
         ),
+        ("sh: cannot create /proc/self/root/r/a: Read-only file system", "the main checkout: a"),
+        ("sh: cannot create /proc/thread-self/root/r/a: Read-only file system", "the main checkout: a"),
+        ("mv: cannot move '/r/lib' to '/r/x': Device or resource busy", "the main checkout: lib, x"),
+        ("Error: EBUSY: resource busy or locked, rename '/r/lib' -> '/r/x'", "the main checkout: lib, x"),
+        ("ln: cannot link 'held' => '/r/lib/a': Invalid cross-device link", "the main checkout: lib/a"),
+        ("rm: cannot remove '/r.worktrees/one/held': Device or resource busy", ""),
         ("Cannot save the current status", "the shared git directory: refs/stash"),
         ("/r/a.py: No such file or directory", ""),
         ("/root/a.py: Permission denied", ""),
@@ -153,6 +159,20 @@ def test_a_refusal_is_read_from_what_was_printed(output: str, said: str) -> None
     """Only paths that were closed count, and each is named as what it is."""
     words = guard.refused(f"one\n{output}\ntwo", CONFINEMENT, Path("/r.worktrees/one"))
     assert words == (f"it tried to write into {said}" if said else "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sh: 1: cannot create leads: Read-only file system",
+        "OSError: [Errno 30] Read-only file system: 'leads'",
+        "Error: EROFS: read-only file system, open 'leads'",
+    ],
+)
+def test_a_refusal_that_names_no_closed_path_is_quoted(line: str) -> None:
+    """A link of its own may lead to what is closed, and then the session names the link alone."""
+    words = guard.refused(f"one\n  {line}\n{line}\ntwo", CONFINEMENT, Path("/r.worktrees/one"))
+    assert words == f"it could not write to what is read-only: {line}"
 
 
 def test_files_of_other_processes_are_named_if_a_program_says_that_they_were_denied() -> None:
