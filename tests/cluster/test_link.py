@@ -9,6 +9,7 @@ import trio
 
 from isolation.git.repository import Repository
 from isolation.paths import repository_hash
+from runner.core.progress.repositories import HOME
 from runner.remote.cluster.link import Link, Stream
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
@@ -41,8 +42,7 @@ def _link(hub: object, repository: Repository, tmp_path: Path) -> Link:
         address="tcp://here",
         greeting=GREETING,
         run_id="run",
-        repository=repository,
-        key=repository_hash(repository.common_dir),
+        repositories={HOME: repository},
         folder=tmp_path / "bundles",
         silence=60.0,
     )
@@ -77,11 +77,11 @@ async def test_what_is_brought_is_in_the_clone_at_once(repo: Path, tmp_path: Pat
     async with _serving(tmp_path / "worker") as service:
         hub = _Direct(service)
         link = _link(hub, repository, tmp_path)
-        await link.bring([head])
-        await link.bring([head])
+        await link.bring(HOME, [head])
+        await link.bring(HOME, [head])
     clone = Clone(tmp_path / "worker", repository_hash(repository.common_dir))
     assert head in clone.have()
-    assert hub.asked == ["Put", "Take"]
+    assert hub.asked == ["Prepare", "Put", "Take"]
     assert not list(clone.incoming.iterdir())
 
 

@@ -47,7 +47,7 @@ class Fleet:
     prepares_ahead = False
 
     def __init__(self, hub: Hub, context: RunContext, events: Sequence[ev.Event], *, examine: bool) -> None:
-        self.repository: Repository = context.repository
+        self._home: Repository = context.repository
         self.run_id = context.log.snapshot.run_id
         self._context = context
         self._log = context.log
@@ -58,7 +58,7 @@ class Fleet:
         self._early: dict[str, list[Batch | Gone]] = {}
         """What workers said about stories that a resumed run has not taken up yet."""
         self.budget = Authority(context)
-        self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
+        self.talks = KeptTalks(run_dir(self._home.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
         self._awaited_until = trio.current_time() + AWAY_SECONDS
         self._ahead = Ahead()
@@ -204,9 +204,9 @@ class Fleet:
     async def _start_of(self, story: Story, link: Link) -> Start | None:
         """Bring what a worker needs to begin a story; None if the worker was lost meanwhile."""
         tip, branches = await to_thread.run_sync(self._commits_for, story)
-        run = self._log.snapshot
+        here = self._context.at(story.repo)
         try:
-            await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
+            await link.bring(story.repo, {here.base, here.newest_base, tip, *branches.values()} - {""})
         except ConnectionError:
             return None
         if link.lost:
@@ -221,14 +221,19 @@ class Fleet:
         )
 
     def _commits_for(self, story: Story) -> tuple[str, dict[str, str]]:
-        """Return the tip of the story's own branch, and those of what it depends on. Blocking."""
-        tips = {}
+        """Return the tip of the story's own branch, and those of what it builds on. Blocking.
+
+        What it depends on in other repositories is done, and none of its commits are needed.
+        """
+        repository, tips = self._context.at(story.repo).repository, {}
         for dependency in story.depends_on:
-            recorded = self._log.snapshot.stories[dependency].workspace.commit
-            tip = self.repository.branch_tip(branch_of(dependency)) or recorded
+            parent = self._log.snapshot.stories[dependency]
+            if parent.repo != story.repo:
+                continue
+            tip = repository.branch_tip(branch_of(dependency)) or parent.workspace.commit
             if tip:
                 tips[branch_of(dependency)] = tip
-        return self.repository.branch_tip(branch_of(story.id)) or "", tips
+        return repository.branch_tip(branch_of(story.id)) or "", tips
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has an event of a story already, from before a connection broke."""
@@ -246,13 +251,14 @@ class Fleet:
 
     async def _keep_aside(self, batch: Batch, link: Link) -> None:
         """Keep the commits of a worker that comes too late under a name of their own, and have it leave."""
-        if batch.bundle is not None:
+        story = self._log.snapshot.stories.get(StoryId(batch.story_id))
+        if batch.bundle is not None and story is not None:
             try:
-                await link.take(batch.bundle)
+                await link.take(story.repo, batch.bundle)
             except ConnectionError:
                 return  # it says that again when it is back, and keeps the commits in its clone
-            name = f"{self.run_id}/{batch.story_id}/{batch.fence}"
-            ref = await to_thread.run_sync(keep_fenced, self.repository, name, batch.bundle.tip)
+            name, there = f"{self.run_id}/{batch.story_id}/{batch.fence}", self._context.at(story.repo)
+            ref = await to_thread.run_sync(keep_fenced, there.repository, name, batch.bundle.tip)
             words = f"worker {link.name} came back too late; what it did is kept as {ref} and not counted"
             await self._log.record(ev.Noted(story_id=StoryId(batch.story_id), message=words))
         link.acknowledge(Ack(story_id=batch.story_id, fence=batch.fence, number=batch.number, fenced=True))
@@ -272,7 +278,8 @@ class Fleet:
     async def close(self) -> None:
         """Say to every worker that the run has ended."""
         await self._roster.close()
-        await to_thread.run_sync(forget_travel, self.repository)
+        for here in self._context.everywhere:
+            await to_thread.run_sync(forget_travel, here.repository)
 
     async def _keep(self, link: Link) -> None:
         """Serve one link to its end; its stories are lost then."""
@@ -313,7 +320,7 @@ class Fleet:
         """Have the user see what happens on a worker, as if it were here."""
         if heard.active:
             self._log.touch()
-        folder = autopilot_dir(self.repository.common_dir)
+        folder = autopilot_dir(self._home.common_dir)
         for part in heard.logs:
             write_log_part(folder, self.run_id, part)
         for words in heard.notes:
