@@ -1,10 +1,11 @@
 """The coordinator's link to a worker: a real worker answers, without Dask between them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+import pytest
 import trio
 
 from isolation.git.repository import Repository
@@ -16,6 +17,7 @@ from runner.remote.cluster.wire.messages import (
     Ack,
     Answer,
     Batch,
+    ClusterError,
     Greeting,
     Heard,
     Levels,
@@ -36,13 +38,13 @@ from tests.conftest import git
 GREETING = Greeting(version="1", name="one", instance="i", slots=1)
 
 
-def _link(hub: object, repository: Repository, tmp_path: Path) -> Link:
+def _link(hub: object, repository: Repository, tmp_path: Path, **others: Repository) -> Link:
     return Link(
         hub=cast("Hub", hub),
         address="tcp://here",
         greeting=GREETING,
         run_id="run",
-        repositories={HOME: repository},
+        repositories={HOME: repository, **others},
         folder=tmp_path / "bundles",
         silence=60.0,
     )
@@ -83,6 +85,30 @@ async def test_what_is_brought_is_in_the_clone_at_once(repo: Path, tmp_path: Pat
     assert head in clone.have()
     assert hub.asked == ["Prepare", "Put", "Take"]
     assert not list(clone.incoming.iterdir())
+
+
+async def test_a_clone_that_fails_closes_one_repository_of_the_worker(
+    make_repository: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The worker is not lost, and stories elsewhere still come to it."""
+    here, there = (Repository.open(make_repository(name)) for name in ("here", "there"))
+    folder = tmp_path / "worker"
+    (folder / repository_hash(there.common_dir)).mkdir(parents=True)
+    (folder / repository_hash(there.common_dir) / "incoming").write_text("in the way\n")
+    async with _serving(folder) as service:
+        hub = _Direct(service)
+        link = _link(hub, here, tmp_path, there=there)
+        link.machine = Machine(stories=1, tier="green", reason="")
+        await link.bring(HOME, [here.resolve("HEAD")])
+        assert hub.asked == ["Prepare", "Put", "Take"], "nothing is asked about the other repository yet"
+        with pytest.raises(ClusterError, match="incoming"):
+            await link.bring("there", [there.resolve("HEAD")])
+        room = link.room(lambda _: False)
+    assert not link.lost
+    assert room.repos == {HOME}
+    assert room.closed == {"there"}
+    assert room.has_room(())
+    assert not room.has_room((), "there")
 
 
 class _Scripted:

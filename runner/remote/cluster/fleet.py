@@ -13,6 +13,7 @@ import trio
 from msgspec import structs, to_builtins
 from trio import to_thread
 
+from isolation.errors import IsolationError
 from isolation.git.clones.travel import forget_travel, keep_fenced
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, run_dir
@@ -33,7 +34,18 @@ from runner.remote.cluster.roster import Roster
 from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
-from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, Talk, sent
+from runner.remote.cluster.wire.messages import (
+    Ack,
+    Batch,
+    ClusterError,
+    Gone,
+    Heard,
+    Levels,
+    Sent,
+    Start,
+    Talk,
+    sent,
+)
 from runner.remote.cluster.worker.shared_budget import Authority
 from runner.run.carry.carriers import WindowSource
 from runner.story.context.context import RunContext, StoryContext
@@ -86,8 +98,15 @@ class Fleet:
 
     async def _prepare(self, link: Link, story: Story) -> None:
         """Have a worker prepare for a story, unless it has gone elsewhere by then."""
-        start = await self._start_of(story, link)
-        if start is not None and link.expects == story.id:
+        try:
+            start = await self._start_of(story, link)
+        except IsolationError:
+            return  # it is found again, and said, when the story is placed
+        if link.expects != story.id:
+            return
+        if start is None:
+            link.expects = ""
+        else:
             link.expect(start)
 
     def _holder(self, story_id: StoryId) -> Link | None:
@@ -116,7 +135,7 @@ class Fleet:
 
     def _free_for(self, story: Story) -> Link | None:
         """Return the worker that should have the story now."""
-        room = choose(story.needs, self._rooms(), story_id=story.id)
+        room = choose(story.needs, self._rooms(), story_id=story.id, repo=story.repo)
         return None if room is None else self._roster.of_instance(room.name)
 
     def _placed(self, story: Story, link: Link, fence: int, *, fresh: bool) -> StoryPlaced:
@@ -202,12 +221,18 @@ class Fleet:
         return True
 
     async def _start_of(self, story: Story, link: Link) -> Start | None:
-        """Bring what a worker needs to begin a story; None if the worker was lost meanwhile."""
+        """Bring what a worker needs to begin a story; None if it was lost meanwhile, or cannot take that."""
         tip, branches = await to_thread.run_sync(self._commits_for, story)
         here = self._context.at(story.repo)
         try:
             await link.bring(story.repo, {here.base, here.newest_base, tip, *branches.values()} - {""})
         except ConnectionError:
+            return None
+        except ClusterError as error:
+            name = self._log.snapshot.repo_name(story.repo)
+            of = f" for stories in {name}" if name else ""
+            words = f"worker {link.name} is not used{of} for now: {error.message}"
+            await self._roster.say_once(f"{link.name} {story.repo}", words)
             return None
         if link.lost:
             return None

@@ -51,6 +51,9 @@ AWAY_SECONDS = 5.0
 REJOIN_SECONDS = 15.0
 """For how long a worker is excused after the scheduler itself could not be reached: all join again then."""
 
+CLOSED_SECONDS = 60.0
+"""For how long no story comes to a worker that could not take over commits of its repository."""
+
 T = TypeVar("T")
 
 
@@ -96,9 +99,11 @@ class Link:
         self._hub = hub
         self._run_id = run_id
         self._clones = {
-            name: RemoteClone(each, run_id=run_id, worker=greeting, folder=folder, ask=self._ask)
+            name: RemoteClone(each, run_id=run_id, worker=greeting, folder=folder, ask=self._try)
             for name, each in repositories.items()
         }
+        self._closed: dict[str, float] = {}
+        """Until when no story comes here whose repository the worker could not take over."""
         self._silence = silence
         self._wait = min(WAIT_SECONDS, silence / 4)
         self._heard_at = trio.current_time()
@@ -138,6 +143,8 @@ class Link:
             used=used,
             labels=frozenset(self._greeting.labels),
             expects=self.expects,
+            repos=frozenset(name for name, clone in self._clones.items() if clone.is_begun),
+            closed=frozenset(name for name, until in self._closed.items() if until > trio.current_time()),
         )
 
     @property
@@ -296,10 +303,18 @@ class Link:
             if now - self._heard_at > self._silence:
                 self.lose(f"worker {self.name} has been silent for {now - self._heard_at:.0f} s")
 
-    async def _ask(
+    async def _ask(self, request: Update | Listen) -> object:
+        """Ask again and again until there is an answer; the watch ends that, and a refusal."""
+        try:
+            return await self._try(request)
+        except ClusterError as error:
+            self.lose(f"worker {self.name}: {error.message}")
+            await trio.sleep_forever()
+
+    async def _try(
         self, request: Update | Listen | Prepare | Put | Take | Fetch, *, limit: float = 2.0
     ) -> object:
-        """Ask again and again until there is an answer; the watch ends that."""
+        """Ask again and again until there is an answer; raises ClusterError if it is a refusal."""
         while True:
             try:
                 answer = await self._hub.ask(self.address, request, limit=max(limit, 2 * self._wait))
@@ -307,9 +322,6 @@ class Link:
                 self._trouble = True
                 await trio.sleep(RETRY_SECONDS)
                 continue
-            except ClusterError as error:
-                self.lose(f"worker {self.name}: {error.message}")
-                await trio.sleep_forever()
             self._heard_at, self._trouble = trio.current_time(), False
             return answer
 
@@ -320,9 +332,14 @@ class Link:
     async def bring(self, repo: str, commits: Collection[str]) -> None:
         """Send what the worker's clone of a repository lacks of these commits, and have it taken over there.
 
-        Raises ConnectionError if the worker is lost meanwhile.
+        Raises ConnectionError if the worker is lost meanwhile, and ClusterError if it cannot take them over;
+        stories of other repositories may still work there then.
         """
-        await unless(self.ended.wait, partial(self._clones[repo].bring, commits), lambda: self.lost)
+        try:
+            await unless(self.ended.wait, partial(self._clones[repo].bring, commits), lambda: self.lost)
+        except ClusterError:
+            self._closed[repo] = trio.current_time() + CLOSED_SECONDS
+            raise
 
     async def take(self, repo: str, bundle: Bundle) -> None:
         """Take commits of the worker over; a bundle is brought here in parts, none of which is sent twice.
@@ -331,7 +348,11 @@ class Link:
         """
         clone, path = self._clones[repo], None
         if not bundle.data:
-            path = await unless(self.ended.wait, partial(clone.fetch, bundle), lambda: self.lost)
+            try:
+                path = await unless(self.ended.wait, partial(clone.fetch, bundle), lambda: self.lost)
+            except ClusterError as error:
+                self.lose(f"worker {self.name}: {error.message}")
+                raise ConnectionError(self.lost) from error
         await clone.take(bundle, path)
 
 
