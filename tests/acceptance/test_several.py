@@ -169,9 +169,9 @@ def test_two_shared_trees_have_claims_of_their_own(app: Path, web: Path) -> None
 
 
 def test_what_works_with_one_repository_says_so(app: Path, web: Path, tmp_path: Path) -> None:
-    """Jobs of CI systems and clusters, and stories that join an active run."""
+    """Jobs of CI systems, and what is pushed for them."""
     write_story(app, "w", command=writes("w.txt"), repo="../web")
-    for flags in (("--shard-out", str(tmp_path / "out")), ("--push",), ("--cluster", "local:1")):
+    for flags in (("--shard-out", str(tmp_path / "out")), ("--push",)):
         refused = run(app, "run", *flags, "--json")
         assert refused.document["error"]["code"] == "usage", refused.out
         assert "one repository" in refused.document["error"]["message"]

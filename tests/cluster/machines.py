@@ -28,13 +28,13 @@ class Machines:
 
     def __init__(self, folder: Path, scheduler_options: tuple[str, ...] = ()) -> None:
         self.file = folder / "scheduler.json"
-        self._folder = folder
+        self.folder = folder
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.start_scheduler(0, *scheduler_options)
 
     def start_scheduler(self, port: int, *options: str) -> None:
         """Start the scheduler, or start it again where it was; wait until it serves."""
-        folder = self._folder
+        folder = self.folder
         self.file.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
         argv += ["--port", str(port), "--no-dashboard", "--scheduler-file", str(self.file), *options]
@@ -44,7 +44,7 @@ class Machines:
 
     def _serves(self) -> bool:
         if self.scheduler.poll() is not None:
-            raise AssertionError((self._folder / "scheduler.log").read_text())
+            raise AssertionError((self.folder / "scheduler.log").read_text())
         return self.file.exists() and bool(self.file.read_text().strip())
 
     @property
@@ -55,7 +55,7 @@ class Machines:
 
     def log(self, name: str) -> str:
         """Return what a worker has printed."""
-        return (self._folder / f"{name}.log").read_text()
+        return (self.folder / f"{name}.log").read_text()
 
     @property
     def port(self) -> int:
@@ -69,10 +69,10 @@ class Machines:
 
     def launch(self, name: str, *options: str, version: str = "", address: str = "") -> int:
         """Start a worker; return how much it had printed before."""
-        home = self._folder / f"home-{name}"
+        home = self.folder / f"home-{name}"
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": str(home / "share")}
-        path = self._folder / f"{name}.log"
+        path = self.folder / f"{name}.log"
         with path.open("ab") as log:
             before = path.stat().st_size
             argv = command("worker", address or str(self.file), "--name", name, *options)
@@ -91,7 +91,7 @@ class Machines:
 
     def clone(self, name: str) -> Path:
         """Return a worker's clone."""
-        (found,) = (self._folder / f"home-{name}").rglob("repo/.git")
+        (found,) = (self.folder / f"home-{name}").rglob("repo/.git")
         return found.parent
 
     def close(self) -> None:

@@ -1,20 +1,23 @@
 """The coordinator's link to a worker: a real worker answers, without Dask between them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+import pytest
 import trio
 
 from isolation.git.repository import Repository
 from isolation.paths import repository_hash
+from runner.core.progress.repositories import HOME
 from runner.remote.cluster.link import Link, Stream
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
     Ack,
     Answer,
     Batch,
+    ClusterError,
     Greeting,
     Heard,
     Levels,
@@ -35,14 +38,13 @@ from tests.conftest import git
 GREETING = Greeting(version="1", name="one", instance="i", slots=1)
 
 
-def _link(hub: object, repository: Repository, tmp_path: Path) -> Link:
+def _link(hub: object, repository: Repository, tmp_path: Path, **others: Repository) -> Link:
     return Link(
         hub=cast("Hub", hub),
         address="tcp://here",
         greeting=GREETING,
         run_id="run",
-        repository=repository,
-        key=repository_hash(repository.common_dir),
+        repositories={HOME: repository, **others},
         folder=tmp_path / "bundles",
         silence=60.0,
     )
@@ -77,12 +79,50 @@ async def test_what_is_brought_is_in_the_clone_at_once(repo: Path, tmp_path: Pat
     async with _serving(tmp_path / "worker") as service:
         hub = _Direct(service)
         link = _link(hub, repository, tmp_path)
-        await link.bring([head])
-        await link.bring([head])
+        await link.bring(HOME, [head])
+        await link.bring(HOME, [head])
     clone = Clone(tmp_path / "worker", repository_hash(repository.common_dir))
     assert head in clone.have()
-    assert hub.asked == ["Put", "Take"]
+    assert hub.asked == ["Prepare", "Put", "Take"]
     assert not list(clone.incoming.iterdir())
+
+
+async def test_an_old_history_that_git_finds_fault_with_is_brought(repo: Path, tmp_path: Path) -> None:
+    """A commit of an old program need not be as git wants it today, and the user has it already."""
+    tree = git(repo, "rev-parse", "HEAD^{tree}").strip()
+    who = "A <a@example.org> 1313584730 +051800"
+    odd = tmp_path / "odd"
+    odd.write_text(f"tree {tree}\nauthor {who}\ncommitter {who}\n\nlong ago\n")
+    commit = git(repo, "hash-object", "-t", "commit", "-w", "--literally", str(odd)).strip()
+    repository = Repository.open(repo)
+    async with _serving(tmp_path / "worker") as service:
+        link = _link(_Direct(service), repository, tmp_path)
+        await link.bring(HOME, [commit])
+    assert commit in Clone(tmp_path / "worker", repository_hash(repository.common_dir)).have()
+
+
+async def test_a_clone_that_fails_closes_one_repository_of_the_worker(
+    make_repository: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The worker is not lost, and stories elsewhere still come to it."""
+    here, there = (Repository.open(make_repository(name)) for name in ("here", "there"))
+    folder = tmp_path / "worker"
+    (folder / repository_hash(there.common_dir)).mkdir(parents=True)
+    (folder / repository_hash(there.common_dir) / "incoming").write_text("in the way\n")
+    async with _serving(folder) as service:
+        hub = _Direct(service)
+        link = _link(hub, here, tmp_path, there=there)
+        link.machine = Machine(stories=1, tier="green", reason="")
+        await link.bring(HOME, [here.resolve("HEAD")])
+        assert hub.asked == ["Prepare", "Put", "Take"], "nothing is asked about the other repository yet"
+        with pytest.raises(ClusterError, match="incoming"):
+            await link.bring("there", [there.resolve("HEAD")])
+        room = link.room(lambda _: False)
+    assert not link.lost
+    assert room.repos == {HOME}
+    assert room.closed == {"there"}
+    assert room.has_room(())
+    assert not room.has_room((), "there")
 
 
 class _Scripted:

@@ -31,6 +31,25 @@ def test_needs_are_met_by_amounts_and_labels() -> None:
     assert choose(_story("y", label="windows").needs, rooms) is None
 
 
+def test_a_worker_with_a_clone_comes_before_an_equal_one_without() -> None:
+    """It decides between workers that are as free as each other, and makes no worker fuller than another."""
+    rooms = [Room(name="a", slots=2), Room(name="b", slots=2, repos=frozenset({"web"}))]
+    assert choose((), rooms, repo="web") == rooms[1]
+    assert choose((), rooms) == rooms[0]
+    busy = [rooms[0], Room(name="b", slots=2, taken=1, repos=frozenset({"web"}))]
+    assert choose((), busy, repo="web") == rooms[0]
+
+
+def test_a_worker_without_a_clone_of_its_repository_gets_no_story() -> None:
+    """It waits, and says what for; stories of other repositories do not."""
+    rooms = [Room(name="a", slots=1, closed=frozenset({"web"}))]
+    there = Story(id=StoryId("w"), title="w", prompt="", repo="web")
+    assert choose(there.needs, rooms, repo="web") is None
+    assert unplaced([there, _story("x")], rooms) == {
+        "w": "waits for a worker that can have a clone of its repository"
+    }
+
+
 def test_what_waits_says_what_for_and_others_go_first() -> None:
     """A story whose worker is busy waits; one behind it that fits elsewhere does not."""
     rooms = [Room(name="gpu", slots=1, taken=1, offers={"gpu": 1.0}), Room(name="plain", slots=1)]

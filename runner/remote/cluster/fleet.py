@@ -13,6 +13,7 @@ import trio
 from msgspec import structs, to_builtins
 from trio import to_thread
 
+from isolation.errors import IsolationError
 from isolation.git.clones.travel import forget_travel, keep_fenced
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, run_dir
@@ -33,7 +34,18 @@ from runner.remote.cluster.roster import Roster
 from runner.remote.cluster.talks import KeptTalks
 from runner.remote.cluster.travelling import write_log_part
 from runner.remote.cluster.wire.hub import Hub
-from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Heard, Levels, Sent, Start, Talk, sent
+from runner.remote.cluster.wire.messages import (
+    Ack,
+    Batch,
+    ClusterError,
+    Gone,
+    Heard,
+    Levels,
+    Sent,
+    Start,
+    Talk,
+    sent,
+)
 from runner.remote.cluster.worker.shared_budget import Authority
 from runner.run.carry.carriers import WindowSource
 from runner.story.context.context import RunContext, StoryContext
@@ -47,7 +59,7 @@ class Fleet:
     prepares_ahead = False
 
     def __init__(self, hub: Hub, context: RunContext, events: Sequence[ev.Event], *, examine: bool) -> None:
-        self.repository: Repository = context.repository
+        self._home: Repository = context.repository
         self.run_id = context.log.snapshot.run_id
         self._context = context
         self._log = context.log
@@ -58,7 +70,7 @@ class Fleet:
         self._early: dict[str, list[Batch | Gone]] = {}
         """What workers said about stories that a resumed run has not taken up yet."""
         self.budget = Authority(context)
-        self.talks = KeptTalks(run_dir(self.repository.common_dir, self.run_id) / "cluster" / "talks")
+        self.talks = KeptTalks(run_dir(self._home.common_dir, self.run_id) / "cluster" / "talks")
         self._changed = trio.Event()
         self._awaited_until = trio.current_time() + AWAY_SECONDS
         self._ahead = Ahead()
@@ -86,8 +98,15 @@ class Fleet:
 
     async def _prepare(self, link: Link, story: Story) -> None:
         """Have a worker prepare for a story, unless it has gone elsewhere by then."""
-        start = await self._start_of(story, link)
-        if start is not None and link.expects == story.id:
+        try:
+            start = await self._start_of(story, link)
+        except IsolationError:
+            return  # it is found again, and said, when the story is placed
+        if link.expects != story.id:
+            return
+        if start is None:
+            link.expects = ""
+        else:
             link.expect(start)
 
     def _holder(self, story_id: StoryId) -> Link | None:
@@ -116,7 +135,7 @@ class Fleet:
 
     def _free_for(self, story: Story) -> Link | None:
         """Return the worker that should have the story now."""
-        room = choose(story.needs, self._rooms(), story_id=story.id)
+        room = choose(story.needs, self._rooms(), story_id=story.id, repo=story.repo)
         return None if room is None else self._roster.of_instance(room.name)
 
     def _placed(self, story: Story, link: Link, fence: int, *, fresh: bool) -> StoryPlaced:
@@ -202,12 +221,18 @@ class Fleet:
         return True
 
     async def _start_of(self, story: Story, link: Link) -> Start | None:
-        """Bring what a worker needs to begin a story; None if the worker was lost meanwhile."""
+        """Bring what a worker needs to begin a story; None if it was lost meanwhile, or cannot take that."""
         tip, branches = await to_thread.run_sync(self._commits_for, story)
-        run = self._log.snapshot
+        here = self._context.at(story.repo)
         try:
-            await link.bring({run.base, run.followed, tip, *branches.values()} - {""})
+            await link.bring(story.repo, {here.base, here.newest_base, tip, *branches.values()} - {""})
         except ConnectionError:
+            return None
+        except ClusterError as error:
+            name = self._log.snapshot.repo_name(story.repo)
+            of = f" for stories in {name}" if name else ""
+            words = f"worker {link.name} is not used{of} for now: {error.message}"
+            await self._roster.say_once(f"{link.name} {story.repo}", words)
             return None
         if link.lost:
             return None
@@ -221,14 +246,19 @@ class Fleet:
         )
 
     def _commits_for(self, story: Story) -> tuple[str, dict[str, str]]:
-        """Return the tip of the story's own branch, and those of what it depends on. Blocking."""
-        tips = {}
+        """Return the tip of the story's own branch, and those of what it builds on. Blocking.
+
+        What it depends on in other repositories is done, and none of its commits are needed.
+        """
+        repository, tips = self._context.at(story.repo).repository, {}
         for dependency in story.depends_on:
-            recorded = self._log.snapshot.stories[dependency].workspace.commit
-            tip = self.repository.branch_tip(branch_of(dependency)) or recorded
+            parent = self._log.snapshot.stories[dependency]
+            if parent.repo != story.repo:
+                continue
+            tip = repository.branch_tip(branch_of(dependency)) or parent.workspace.commit
             if tip:
                 tips[branch_of(dependency)] = tip
-        return self.repository.branch_tip(branch_of(story.id)) or "", tips
+        return repository.branch_tip(branch_of(story.id)) or "", tips
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has an event of a story already, from before a connection broke."""
@@ -246,13 +276,14 @@ class Fleet:
 
     async def _keep_aside(self, batch: Batch, link: Link) -> None:
         """Keep the commits of a worker that comes too late under a name of their own, and have it leave."""
-        if batch.bundle is not None:
+        story = self._log.snapshot.stories.get(StoryId(batch.story_id))
+        if batch.bundle is not None and story is not None:
             try:
-                await link.take(batch.bundle)
+                await link.take(story.repo, batch.bundle)
             except ConnectionError:
                 return  # it says that again when it is back, and keeps the commits in its clone
-            name = f"{self.run_id}/{batch.story_id}/{batch.fence}"
-            ref = await to_thread.run_sync(keep_fenced, self.repository, name, batch.bundle.tip)
+            name, there = f"{self.run_id}/{batch.story_id}/{batch.fence}", self._context.at(story.repo)
+            ref = await to_thread.run_sync(keep_fenced, there.repository, name, batch.bundle.tip)
             words = f"worker {link.name} came back too late; what it did is kept as {ref} and not counted"
             await self._log.record(ev.Noted(story_id=StoryId(batch.story_id), message=words))
         link.acknowledge(Ack(story_id=batch.story_id, fence=batch.fence, number=batch.number, fenced=True))
@@ -272,7 +303,8 @@ class Fleet:
     async def close(self) -> None:
         """Say to every worker that the run has ended."""
         await self._roster.close()
-        await to_thread.run_sync(forget_travel, self.repository)
+        for here in self._context.everywhere:
+            await to_thread.run_sync(forget_travel, here.repository)
 
     async def _keep(self, link: Link) -> None:
         """Serve one link to its end; its stories are lost then."""
@@ -313,7 +345,7 @@ class Fleet:
         """Have the user see what happens on a worker, as if it were here."""
         if heard.active:
             self._log.touch()
-        folder = autopilot_dir(self.repository.common_dir)
+        folder = autopilot_dir(self._home.common_dir)
         for part in heard.logs:
             write_log_part(folder, self.run_id, part)
         for words in heard.notes:

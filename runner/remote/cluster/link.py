@@ -7,33 +7,28 @@ connection is tried again for as long as the worker may be silent; an answer tha
 again, and counts once, and so does what is sent twice.
 """
 
-import os
-import secrets
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import trio
-from trio import to_thread
 
-from isolation.git.clones.travel import take_travel_bundle, unpack, write_travel_bundle
 from isolation.git.repository import Repository
 from runner.remote.cluster.placing.placement import Needs, Room, amounts_of
+from runner.remote.cluster.remote_clone import RemoteClone
 from runner.remote.cluster.wire.hub import Hub
 from runner.remote.cluster.wire.messages import (
-    CHUNK,
     Ack,
     Bundle,
     ClusterError,
-    Done,
     Fetch,
     Greeting,
     Heard,
     Levels,
     Listen,
     Machine,
-    Piece,
+    Prepare,
     Put,
     Sent,
     Start,
@@ -49,14 +44,15 @@ PASS_SECONDS = 0.5
 LINGER_SECONDS = 0.1
 """For how long the next question waits for the answer to what a worker has just said."""
 RETRY_SECONDS = 0.2
-TAKE_SECONDS = 600.0
-"""For how long a worker may take over what was sent to it."""
 MOST_EVENTS = 2000
 """How many events travel in one message."""
 AWAY_SECONDS = 5.0
 """For how long a worker may be unknown to the scheduler: one whose connection broke joins again."""
 REJOIN_SECONDS = 15.0
 """For how long a worker is excused after the scheduler itself could not be reached: all join again then."""
+
+CLOSED_SECONDS = 60.0
+"""For how long no story comes to a worker that could not take over commits of its repository."""
 
 T = TypeVar("T")
 
@@ -75,7 +71,8 @@ class Stream:
 class Link:
     """One worker that serves the run; `lost` says why it is not asked any more.
 
-    `known` are commits that its clone has. `hear` gets every answer once, in order.
+    `repositories` are those of the run, by the names that stories have for them; the worker has, or gets, a
+    clone of each in which its stories work. `hear` gets every answer once, in order.
     """
 
     def __init__(
@@ -85,8 +82,7 @@ class Link:
         address: str,
         greeting: Greeting,
         run_id: str,
-        repository: Repository,
-        key: str,
+        repositories: Mapping[str, Repository],
         folder: Path,
         silence: float,
     ) -> None:
@@ -97,15 +93,17 @@ class Link:
         self.carrying: dict[str, int] = {}
         self.placed: dict[str, Needs] = {}
         """The needs of the stories that are placed here."""
-        self.known: set[str] = set()
         self.lost = ""
         self.ended = trio.Event()
         self._greeting = greeting
         self._hub = hub
         self._run_id = run_id
-        self._repository = repository
-        self._key = key
-        self._folder = folder
+        self._clones = {
+            name: RemoteClone(each, run_id=run_id, worker=greeting, folder=folder, ask=self._try)
+            for name, each in repositories.items()
+        }
+        self._closed: dict[str, float] = {}
+        """Until when no story comes here whose repository the worker could not take over."""
         self._silence = silence
         self._wait = min(WAIT_SECONDS, silence / 4)
         self._heard_at = trio.current_time()
@@ -121,7 +119,6 @@ class Link:
         self._urgent = trio.Event()
         self._answers: trio.Event | None = None
         """Set once what the worker has just said has an answer, while its next question waits for that."""
-        self._uploads = trio.Lock()
         self._over = trio.CancelScope()
         self._trouble = False
 
@@ -146,6 +143,8 @@ class Link:
             used=used,
             labels=frozenset(self._greeting.labels),
             expects=self.expects,
+            repos=frozenset(name for name, clone in self._clones.items() if clone.is_begun),
+            closed=frozenset(name for name, until in self._closed.items() if until > trio.current_time()),
         )
 
     @property
@@ -304,8 +303,18 @@ class Link:
             if now - self._heard_at > self._silence:
                 self.lose(f"worker {self.name} has been silent for {now - self._heard_at:.0f} s")
 
-    async def _ask(self, request: Update | Listen | Put | Take | Fetch, *, limit: float = 2.0) -> object:
-        """Ask again and again until there is an answer; the watch ends that."""
+    async def _ask(self, request: Update | Listen) -> object:
+        """Ask again and again until there is an answer; the watch ends that, and a refusal."""
+        try:
+            return await self._try(request)
+        except ClusterError as error:
+            self.lose(f"worker {self.name}: {error.message}")
+            await trio.sleep_forever()
+
+    async def _try(
+        self, request: Update | Listen | Prepare | Put | Take | Fetch, *, limit: float = 2.0
+    ) -> object:
+        """Ask again and again until there is an answer; raises ClusterError if it is a refusal."""
         while True:
             try:
                 answer = await self._hub.ask(self.address, request, limit=max(limit, 2 * self._wait))
@@ -313,94 +322,38 @@ class Link:
                 self._trouble = True
                 await trio.sleep(RETRY_SECONDS)
                 continue
-            except ClusterError as error:
-                self.lose(f"worker {self.name}: {error.message}")
-                await trio.sleep_forever()
             self._heard_at, self._trouble = trio.current_time(), False
             return answer
 
-    async def bring(self, commits: Collection[str]) -> None:
-        """Send what the worker's clone lacks of these commits, and have it taken over there.
+    def clone(self, repo: str) -> RemoteClone:
+        """Return the worker's clone of a repository of the run, by the name that stories have for it."""
+        return self._clones[repo]
 
-        Raises ConnectionError if the worker is lost meanwhile.
+    async def bring(self, repo: str, commits: Collection[str]) -> None:
+        """Send what the worker's clone of a repository lacks of these commits, and have it taken over there.
+
+        Raises ConnectionError if the worker is lost meanwhile, and ClusterError if it cannot take them over;
+        stories of other repositories may still work there then.
         """
-        await unless(self.ended.wait, partial(self._bring, commits), lambda: self.lost)
+        try:
+            await unless(self.ended.wait, partial(self._clones[repo].bring, commits), lambda: self.lost)
+        except ClusterError:
+            self._closed[repo] = trio.current_time() + CLOSED_SECONDS
+            raise
 
-    async def _bring(self, commits: Collection[str]) -> None:
-        async with self._uploads:
-            wanted = [commit for commit in dict.fromkeys(commits) if commit not in self.known]
-            if not wanted:
-                return
-            name = f"{secrets.token_hex(8)}.bundle"
-            path = self._folder / name
-            known = tuple(self.known)
-            if not await to_thread.run_sync(self._write, path, wanted, known):
-                self.known.update(wanted)
-                return
-            try:
-                await self._send(path, name)
-            finally:
-                await to_thread.run_sync(_remove, path)
-            self.known.update(wanted)  # from here on no other message brings them
-
-    def _write(self, path: Path, wanted: Sequence[str], known: Sequence[str]) -> bool:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_travel_bundle(self._repository, path, wanted, without=known)
-
-    async def _send(self, path: Path, name: str) -> None:
-        offset = 0
-        while data := await to_thread.run_sync(_read, path, offset):
-            answer = await self._ask(Put(repository=self._key, name=name, offset=offset, data=data))
-            if not isinstance(answer, Done):
-                raise ClusterError(f"worker {self.name} answered {type(answer).__name__}")
-            offset += len(data)
-        if not isinstance(await self._ask(Take(repository=self._key, name=name), limit=TAKE_SECONDS), Done):
-            raise ClusterError(f"worker {self.name} has not taken over what was sent")
-
-    async def take(self, bundle: Bundle) -> None:
+    async def take(self, repo: str, bundle: Bundle) -> None:
         """Take commits of the worker over; a bundle is brought here in parts, none of which is sent twice.
 
         Raises ConnectionError if the worker is lost meanwhile.
         """
-        if bundle.data:
-            await to_thread.run_sync(unpack, self._repository, bundle.data)
-        else:
-            path = await unless(self.ended.wait, partial(self._fetch, bundle), lambda: self.lost)
-            await to_thread.run_sync(take_travel_bundle, self._repository, path)
-            await to_thread.run_sync(_remove, path)
-        self.known.add(bundle.tip)
-
-    async def _fetch(self, bundle: Bundle) -> Path:
-        path = self._folder / f"{self.instance}-{Path(bundle.name).name}"
-        await to_thread.run_sync(_append, path, b"", 0)
-        while (offset := await to_thread.run_sync(_size, path)) < bundle.size:
-            answer = await self._ask(Fetch(run_id=self._run_id, name=bundle.name, offset=offset))
-            if not isinstance(answer, Piece) or not answer.data:
-                raise ClusterError(f"worker {self.name} has no more of the bundle {bundle.name}")
-            await to_thread.run_sync(_append, path, answer.data, offset)
-        return path
-
-
-def _read(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(CHUNK)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def _append(path: Path, data: bytes, offset: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("r+b" if path.exists() else "w+b") as file:
-        file.seek(offset)
-        file.write(data)
-
-
-def _remove(path: Path) -> None:
-    if path.exists():
-        os.unlink(path)  # noqa: PTH108  it may be gone by then
+        clone, path = self._clones[repo], None
+        if not bundle.data:
+            try:
+                path = await unless(self.ended.wait, partial(clone.fetch, bundle), lambda: self.lost)
+            except ClusterError as error:
+                self.lose(f"worker {self.name}: {error.message}")
+                raise ConnectionError(self.lost) from error
+        await clone.take(bundle, path)
 
 
 async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:

@@ -181,7 +181,7 @@ class RemoteStory:
         if batch.number > self._taken and not self._fleet.has(self.story.id, batch.events[0]):
             if batch.bundle is not None:
                 try:
-                    await link.take(batch.bundle)
+                    await link.take(self.story.repo, batch.bundle)
                 except ConnectionError:
                     return  # that the worker is lost comes next
                 move = (self._context.repository, batch.bundle.branch, batch.bundle.tip)

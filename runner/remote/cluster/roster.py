@@ -13,11 +13,11 @@ from importlib.metadata import version
 import trio
 from trio import to_thread
 
-from isolation.git.clones.travel import known
 from isolation.git.repository import Repository
-from isolation.paths import repository_hash, run_dir
+from isolation.paths import run_dir
 from runner.core.events import events as ev
 from runner.core.model import StoryId
+from runner.core.progress.repositories import HOME
 from runner.remote.cluster.link import Link, Stream, unless
 from runner.remote.cluster.travelling import settings_for_workers
 from runner.remote.cluster.wire.hub import Hub
@@ -29,6 +29,7 @@ from runner.remote.cluster.wire.messages import (
     Hello,
     Open,
     Opened,
+    Place,
     Prepare,
     Prepared,
 )
@@ -57,8 +58,9 @@ class Roster:
         self._wake = wake
         self._log = context.log
         self._run_id = context.log.snapshot.run_id
-        self._repository: Repository = context.repository
-        self._key = repository_hash(context.repository.common_dir)
+        self._repositories: dict[str, Repository] = {
+            here.repo: here.repository for here in context.everywhere
+        }
         self._folder = run_dir(context.repository.common_dir, self._run_id) / "cluster"
         self._said: dict[str, str] = {}
         self._greeted: set[str] = set()
@@ -151,8 +153,7 @@ class Roster:
             address=address,
             greeting=greeting,
             run_id=self._run_id,
-            repository=self._repository,
-            key=self._key,
+            repositories=self._repositories,
             folder=self._folder,
             silence=self._context.settings.cluster_timeout,
         )
@@ -192,20 +193,21 @@ class Roster:
                 continue
 
     async def _open(self, link: Link) -> Opened:
-        prepared = await self._hub.ask(link.address, Prepare(repository=self._key), limit=GREET_SECONDS)
+        home = link.clone(HOME)
+        prepared = await self._hub.ask(link.address, Prepare(repository=home.key), limit=GREET_SECONDS)
         if not isinstance(prepared, Prepared):
             raise ClusterError(f"it answered {type(prepared).__name__}")
-        link.known.update(await to_thread.run_sync(known, self._repository, prepared.have))
-        settings, run = self._context.settings, self._log.snapshot
-        await link.bring([run.base])
+        await home.learn(prepared)
+        settings = self._context.settings
+        await link.bring(HOME, [self._context.base])
         events = tuple(self._stream.events)
         request = Open(
             run_id=self._run_id,
-            repository=self._key,
-            base=run.base,
-            settings=settings_for_workers(settings),
+            places={
+                here.repo: await to_thread.run_sync(_place, here, link.clone(here.repo).key)
+                for here in self._context.everywhere
+            },
             env={name: os.environ[name] for name in settings.cluster_env if name in os.environ},
-            identity=await to_thread.run_sync(_identity, self._repository),
             clock=time.time(),
             patience=max(600.0, 4 * settings.cluster_timeout),
             examine=self._examine,
@@ -216,6 +218,16 @@ class Roster:
             raise ClusterError(f"it answered {type(opened).__name__}")
         link.opened_with(len(events))
         return opened
+
+
+def _place(here: RunContext, key: str) -> Place:
+    """Return a repository of the run as a worker must know it. Blocking."""
+    return Place(
+        repository=key,
+        base=here.base,
+        settings=settings_for_workers(here.settings),
+        identity=_identity(here.repository),
+    )
 
 
 def _identity(repository: Repository) -> tuple[str, str] | None:

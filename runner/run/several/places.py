@@ -120,14 +120,13 @@ async def parts_of(
             plan = plans[name]
             own = [story for story in stories if story.repo == name]
             run_id = run.log.snapshot.run_id
-            root = site.worktree_root
             tree = await trees.enter_async_context(
                 open_shared_tree(
                     site.repository,
                     run_id,
                     own,
                     site.settings,
-                    root,
+                    site.worktree_root,
                     level=plan.level,
                     byproducts=byproducts,
                     beside=plan.write_guard.beside,
@@ -137,25 +136,33 @@ async def parts_of(
             if site.settings.bg_isolation == IsolationMode.NONE:
                 find = partial(left_open, journal, own, site.repository.top, before=run_id)
                 left = await to_thread.run_sync(find)
-            others[name] = structs.replace(
-                run,
-                repo=name,
-                own=run.repository,
-                repository=site.repository,
-                settings=site.settings,
-                worktree_root=root,
-                write_guard=plan.write_guard,
-                registry=Registry(site.repository.common_dir),
-                left_open=left,
-                shared_tree=tree,
-                proof=doubted if any(way.certain for way in plan.ways_out) else run.proof,
-                pool=None if tree else await to_thread.run_sync(_pool, site, own, run_id, plan),
-                bottoms=None,
-            )
+            part = part_of(run, site, plan, doubted=doubted)
+            pool = None if tree else await to_thread.run_sync(pool_of, site, own, run_id, plan)
+            others[name] = structs.replace(part, left_open=left, shared_tree=tree, pool=pool)
         yield structs.replace(run, others=others)
 
 
-def _pool(site: Site, stories: Sequence[Story], run_id: str, plan: EnforcementPlan) -> Pool:
+def part_of(run: RunContext, site: Site, plan: EnforcementPlan, *, doubted: str) -> RunContext:
+    """Return the part of a run in another repository, without what its trees need."""
+    return structs.replace(
+        run,
+        repo=site.name,
+        own=run.repository,
+        repository=site.repository,
+        settings=site.settings,
+        worktree_root=site.worktree_root,
+        write_guard=plan.write_guard,
+        registry=Registry(site.repository.common_dir),
+        left_open=(),
+        shared_tree=None,
+        proof=doubted if any(way.certain for way in plan.ways_out) else run.proof,
+        pool=None,
+        bottoms=None,
+    )
+
+
+def pool_of(site: Site, stories: Sequence[Story], run_id: str, plan: EnforcementPlan) -> Pool:
+    """Return the worktrees that are kept ready in another repository. Blocking."""
     settings = site.settings
     sparse = all_sparse(stories, settings)  # spares are full
     return Pool(

@@ -121,11 +121,10 @@ def _require_consent(plan: "Plan", output: Output) -> None:
 
 
 def refuse_several(plan: "Plan", arguments: argparse.Namespace) -> None:
-    """Raise if the run is to go to other machines although its stories work in several repositories."""
+    """Raise if what the run leaves must fit one repository, and its stories work in several."""
     from runner.plan.repositories.site import require_one_repository
 
     ways = {
-        "--cluster": plan.settings.cluster,
         "--shard-out": arguments.shard_out,
         "--shard-in": arguments.shard_in,
         "--push": arguments.push,

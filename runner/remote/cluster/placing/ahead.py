@@ -76,7 +76,9 @@ class Ahead:
         for link in links:
             if link.expects or not link.can_prepare:
                 continue
-            suiting = (story for story in waiting if link.room(lambda _: False).suits(story.needs))
+            suiting = (
+                story for story in waiting if link.room(lambda _: False).suits(story.needs, story.repo)
+            )
             story = next(suiting, None)
             if story is not None:
                 waiting.remove(story)

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runner.core.model import Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.plan.stories.keys import LABEL
 
 Needs: TypeAlias = tuple[tuple[str, float | str], ...]
@@ -24,18 +25,26 @@ class Room(Struct, frozen=True, kw_only=True):
     labels: frozenset[str] = frozenset()
     expects: str = ""
     """The story for which the worker has prepared."""
+    repos: frozenset[str] = frozenset()
+    """The repositories that it has clones of, by the names that stories have for them."""
+    closed: frozenset[str] = frozenset()
+    """The repositories that it cannot have clones of."""
 
-    def suits(self, needs: Needs) -> bool:
-        """Whether a story with these needs could run there when nothing else does."""
+    def meets(self, needs: Needs) -> bool:
+        """Whether it has what a story needs, when nothing else runs there."""
         return labels_of(needs) <= self.labels and all(
             self.offers.get(name, 0.0) >= amount for name, amount in amounts_of(needs).items()
         )
 
-    def has_room(self, needs: Needs) -> bool:
+    def suits(self, needs: Needs, repo: str = HOME) -> bool:
+        """Whether a story with these needs could run there, in that repository, when nothing else does."""
+        return repo not in self.closed and self.meets(needs)
+
+    def has_room(self, needs: Needs, repo: str = HOME) -> bool:
         """Whether a story with these needs can start there now."""
         return (
             self.taken < self.slots
-            and self.suits(needs)
+            and self.suits(needs, repo)
             and all(
                 self.offers.get(name, 0.0) - self.used.get(name, 0.0) >= amount
                 for name, amount in amounts_of(needs).items()
@@ -65,13 +74,13 @@ def amounts_of(needs: Needs) -> dict[str, float]:
     return {name: float(value) for name, value in needs if name != LABEL and isinstance(value, int | float)}
 
 
-def choose(needs: Needs, rooms: Iterable[Room], *, story_id: str = "") -> Room | None:
+def choose(needs: Needs, rooms: Iterable[Room], *, story_id: str = "", repo: str = HOME) -> Room | None:
     """Return the worker for a story: of those with room the one with most free slots, and fewest extras.
 
     The one that has prepared for the story comes first. A story without needs leaves the special machines to
-    those that need them.
+    those that need them. Of two that are as free as each other, one has a clone of the repository.
     """
-    fitting = [room for room in rooms if room.has_room(needs)]
+    fitting = [room for room in rooms if room.has_room(needs, repo)]
     extras = len(labels_of(needs)) + len(amounts_of(needs))
     return min(
         fitting,
@@ -79,6 +88,7 @@ def choose(needs: Needs, rooms: Iterable[Room], *, story_id: str = "") -> Room |
             not room.expects or room.expects != story_id,
             max(0, len(room.offers) + len(room.labels) - extras),
             room.taken / room.slots,
+            repo not in room.repos,
             -room.slots,
             room.name,
         ),
@@ -98,13 +108,15 @@ def unplaced(
     for story in stories:
         wanted = story.needs
         free = [room for room in left.values() if story.id not in patient or not room.is_kept_from(story.id)]
-        found = choose(wanted, free, story_id=story.id)
+        found = choose(wanted, free, story_id=story.id, repo=story.repo)
         if found is not None:
             left[found.name] = found.with_story(wanted, story.id)
         elif not left:
             waiting[story.id] = "waits for a worker of the cluster"
-        elif not any(room.suits(wanted) for room in left.values()):
+        elif not any(room.meets(wanted) for room in left.values()):
             waiting[story.id] = f"waits for a worker with {described(wanted)}"
+        elif not any(room.suits(wanted, story.repo) for room in left.values()):
+            waiting[story.id] = "waits for a worker that can have a clone of its repository"
         else:
             waiting[story.id] = "waits for a free slot on a worker"
     return waiting

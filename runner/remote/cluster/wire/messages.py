@@ -12,7 +12,7 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event, decode, encode
 from runner.core.model import RunId
 
-PROTOCOL = 2
+PROTOCOL = 3
 CHUNK = 4 << 20
 """How many bytes of a file travel in one message."""
 
@@ -81,19 +81,30 @@ class Take(Struct, frozen=True, kw_only=True, tag=True):
     name: str
 
 
-class Open(Struct, frozen=True, kw_only=True, tag=True):
-    """Begin to serve a run, or continue to serve it for a coordinator that came back.
+class Place(Struct, frozen=True, kw_only=True):
+    """A repository of the run: the name of its clones, the commit that stories start from, their settings.
 
-    `clock` is the coordinator's time of day, `patience` for how long the worker waits for a silent
-    coordinator. With `examine` its doctor is asked.
+    `identity` is the name and the address under which the user commits there; None if git has none.
     """
 
-    run_id: str
     repository: str
     base: str
     settings: dict[str, Any]
-    env: dict[str, str]
     identity: tuple[str, str] | None
+
+
+class Open(Struct, frozen=True, kw_only=True, tag=True):
+    """Begin to serve a run, or continue to serve it for a coordinator that came back.
+
+    `places` are its repositories, by the names that stories have for them. The commits of its own repository
+    have come before; those of another one come before the first story that works there. `clock` is the
+    coordinator's time of day, `patience` for how long the worker waits for a silent coordinator. With
+    `examine` its doctor is asked.
+    """
+
+    run_id: str
+    places: dict[str, Place]
+    env: dict[str, str]
     clock: float
     patience: float
     examine: bool

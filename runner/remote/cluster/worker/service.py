@@ -12,6 +12,7 @@ from trio import to_thread
 from isolation.errors import IsolationError
 from runner.core.errors import RunnerError
 from runner.core.model import RunId
+from runner.core.progress.repositories import HOME
 from runner.remote.cluster.wire.messages import (
     CHUNK,
     Answer,
@@ -132,7 +133,10 @@ class Service:
                     raise ClusterError(f"this worker serves run {run.run_id}")
                 await self._close(run.run_id)
             assert self._nursery is not None  # noqa: S101  requests come once it serves
-            new = WorkerRun(request, self._clone(request.repository), self._offer.slots)
+            clones = {name: self._clone(place.repository) for name, place in request.places.items()}
+            if HOME not in clones:
+                raise ClusterError("a run without a repository of its own")
+            new = WorkerRun(request, clones, self._offer.slots)
             await self._nursery.start(self._serve, new)
             if new.failure:
                 raise new.failure

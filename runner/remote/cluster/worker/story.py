@@ -4,7 +4,7 @@ A story that is only expected has its worktree made, and waits. Nothing of that 
 the story goes elsewhere, and what a killed worker leaves of it is moved out of the way when a story needs it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import trio
 from msgspec import structs
@@ -22,12 +22,13 @@ from runner.core.model import RunSnapshot, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records.event_log import EventLog
+from runner.records.history import Past
 from runner.remote.cluster.talks import put_talk, take_talk
 from runner.remote.cluster.wire.messages import Line, Sent, Start, Talk
-from runner.remote.cluster.worker.clone import Clone
 from runner.remote.cluster.worker.outbox import FencedError, Outbox
+from runner.remote.cluster.worker.parts import Parts
 from runner.remote.cluster.worker.relay import Relay
-from runner.story.context.context import RunContext, story_context
+from runner.story.context.context import story_context
 from runner.story.pipeline import Pipeline
 from runner.story.slot import Slot
 from runner.story.workspace import intent
@@ -41,8 +42,8 @@ class WorkedStory:
         *,
         story: Story,
         start: Start,
-        run: RunContext,
-        clone: Clone,
+        parts: Parts,
+        past: Mapping[StoryId, Past],
         outbox: Outbox,
         wall_clock: Callable[[], float] | None,
         redactor: Redactor,
@@ -50,10 +51,11 @@ class WorkedStory:
         self.story = story
         self.over = trio.Event()
         self.start = start
-        self._clone = clone
+        self._parts = parts
         self._outbox = outbox
         self._scope = trio.CancelScope()
         self._is_fenced = False
+        run = structs.replace(parts.outline(story.repo), past=past)
         self._workers = workers_of(story, run.settings)
         self._left, self._leaving = trio.open_memory_channel[StoryId](1)
         self._slot = Slot(left=self._left, story=story)
@@ -62,8 +64,8 @@ class WorkedStory:
             story_id=story.id,
             outbox=outbox,
             repository=run.repository,
-            folder=run_dir(run.repository.common_dir, snapshot.run_id) / "cluster",
-            known=[commit for commit in (snapshot.base, start.tip, *start.branches.values()) if commit],
+            folder=run_dir(run.home.common_dir, snapshot.run_id) / "cluster",
+            known=[commit for commit in (run.base, start.tip, *start.branches.values()) if commit],
             talk=self._talk,
         )
         self._log = EventLog(store=self._relay, snapshot=snapshot, wall_clock=wall_clock, redactor=redactor)
@@ -135,9 +137,11 @@ class WorkedStory:
         return trouble
 
     async def _carry(self) -> None:
-        run, story, start = self._run, self.story, self.start
+        story, start = self.story, self.start
+        opened = await self._parts.open(story.repo)
+        self._run = run = structs.replace(opened, log=self._log, past=self._run.past)
         make_room = (run.repository, run.worktree_root, story.id, start)
-        await to_thread.run_sync(self._clone.make_room, *make_room)
+        await to_thread.run_sync(self._parts.clone(story.repo).make_room, *make_room)
         if start.talk is not None:
             await to_thread.run_sync(self._continue_talk, start.talk)
         context = story_context(story, self._workers, run)

@@ -7,7 +7,7 @@ record waits; after a long silence everything ends, and what was done stays in t
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +24,12 @@ from runner.core.events.fold import fold
 from runner.core.events.run_stories import stories_of
 from runner.core.events.story_json import from_json
 from runner.core.model import RunId, Story, StoryId
+from runner.core.progress.repositories import HOME
 from runner.core.settings import Settings
 from runner.core.text.redaction import Redactor
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
-from runner.plan.repositories.site import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
-from runner.plan.shared_tree import enforcement_again
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.records.telemetry import load_spending, records_checkout
@@ -50,14 +49,13 @@ from runner.remote.cluster.wire.messages import (
 from runner.remote.cluster.worker.clone import Clone
 from runner.remote.cluster.worker.machine import MachineWatch
 from runner.remote.cluster.worker.outbox import Outbox
+from runner.remote.cluster.worker.parts import Parts, RunClone, clones_of, enforcements_of, open_parts
 from runner.remote.cluster.worker.shared_budget import SharedLedger
 from runner.remote.cluster.worker.story import WorkedStory
 from runner.run.setup import Assignment, exclude_byproducts, make_context
 from runner.run.several.acquisition import acquired
-from runner.run.side_tasks import pooling
 from runner.story.context.context import RunContext
 from runner.story.context.stop import Level, StopControl
-from runner.story.other_sessions import visible
 from runner.story.session.environment import seal_git_commands
 
 WATCH_SECONDS = 2.0
@@ -75,15 +73,15 @@ class _Replica:
 class WorkerRun:
     """Serves one run until it is closed; made by `serve`."""
 
-    def __init__(self, request: Open, clone: Clone, slots: int) -> None:
+    def __init__(self, request: Open, clones: Mapping[str, Clone], slots: int) -> None:
         self.run_id = RunId(request.run_id)
-        self.clone = clone
+        self._clones = clones
         self.closed = trio.Event()
         self.over = trio.Event()
         self.failure: Exception | None = None
         self._request = request
         self._slots = slots
-        self._settings: Settings = settings_here(request.settings)
+        self._settings: Settings = settings_here(request.places[HOME].settings)
         self._control = StopControl()
         self._received = 0
         self._all: tuple[Story, ...] = ()
@@ -97,6 +95,7 @@ class WorkerRun:
         self._redactor = Redactor()
         self._nursery: trio.Nursery | None = None
         self._context: RunContext | None = None
+        self._parts: Parts | None = None
         self._outbox: Outbox | None = None
         self._log: EventLog | None = None
 
@@ -109,21 +108,24 @@ class WorkerRun:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the run, and serve it until it is closed or the coordinator is gone for good."""
         request = self._request
-        repository = await to_thread.run_sync(self._prepared)
+        clones = await to_thread.run_sync(clones_of, self._clones, request.places)
+        await to_thread.run_sync(clones[HOME].begin)
+        repository = clones[HOME].site.repository
+        others = [each.site.repository for name, each in clones.items() if name != HOME]
         os.environ.update(request.env)
         try:
-            async with acquired(repository, self.run_id):
+            async with acquired(repository, self.run_id, others=others):
                 self._take_events(request)
-                network = self._settings.seal == FULL
-                lock = keepers_lock_path(repository.common_dir)
-                async with open_keeper(alive_lock=lock, network=network) as keeper:
-                    await self._serve(repository, keeper, task_status)
+                keeping = open_keeper(
+                    alive_lock=keepers_lock_path(repository.common_dir),
+                    more=[keepers_lock_path(each.common_dir) for each in others],
+                    network=self._settings.seal == FULL,
+                )
+                async with keeping as keeper:
+                    await self._serve(clones, keeper, task_status)
         finally:
             for name in request.env:
                 os.environ.pop(name, None)
-
-    def _prepared(self) -> Repository:
-        return self.clone.begin(self._request.base, self._request.identity)
 
     def _take_events(self, request: Open) -> None:
         events = [received(each, self.run_id) for each in request.events]
@@ -135,19 +137,21 @@ class WorkerRun:
         self._all = stories_of(events)
 
     async def _serve(
-        self, repository: Repository, keeper: Keeper, task_status: trio.TaskStatus[None]
+        self, clones: Mapping[str, RunClone], keeper: Keeper, task_status: trio.TaskStatus[None]
     ) -> None:
         assert self._log is not None  # noqa: S101  the events were taken
-        settings = self._settings
-        root = worktree_root_of(repository, settings)
-        enforcement = await to_thread.run_sync(enforcement_again, repository, settings, root, self._all)
+        settings, home = self._settings, clones[HOME].site
+        repository, root = home.repository, home.worktree_root
+        plans = await to_thread.run_sync(enforcements_of, clones, self._all)
         assignment = Assignment(
             repository=repository,
             settings=settings,
             worktree_root=root,
             stories=self._all,
             workers={story.id: workers_of(story, settings) for story in self._all},
-            enforcement=enforcement,
+            enforcement=plans[HOME],
+            sites={name: each.site for name, each in clones.items() if name != HOME},
+            enforcements=plans,
         )
         await to_thread.run_sync(exclude_byproducts, assignment)
         self._redactor = await to_thread.run_sync(redactor_for, settings, os.environ, repository)
@@ -161,7 +165,10 @@ class WorkerRun:
         await keeper.ready()
         watch = MachineWatch(self._context, self._slots, partial(Probe(PROGRAMS), root))
         self._outbox = Outbox(repository.common_dir, self.run_id, await watch.look(()))
-        async with visible(self._context), pooling(self._context), trio.open_nursery() as nursery:
+        async with (
+            open_parts(self._context, clones, plans, self._all) as self._parts,
+            trio.open_nursery() as nursery,
+        ):
             self._nursery = nursery
             nursery.start_soon(watch.keep, self._running, self._machine)
             nursery.start_soon(self._watch_silence)
@@ -217,7 +224,7 @@ class WorkerRun:
 
     def piece(self, name: str, offset: int, size: int) -> bytes:
         """Return a part of a bundle that waits for the coordinator. Blocking."""
-        folder = run_dir(self.clone.open().common_dir, self.run_id) / "cluster"
+        folder = run_dir(self._clones[HOME].open().common_dir, self.run_id) / "cluster"
         with (folder / require_component(name, "bundle")).open("rb") as file:
             file.seek(offset)
             return file.read(size)
@@ -280,14 +287,14 @@ class WorkerRun:
 
     def _take_in(self, start: Start, *, after: WorkedStory | None) -> WorkedStory:
         """Begin to make a story ready, once `after` has left."""
-        assert self._nursery is not None and self._context is not None  # noqa: S101, PT018  the run is open
+        assert self._nursery is not None and self._parts is not None  # noqa: S101, PT018  the run is open
         story = from_json(start.story)
         past = convert(start.past, Past) if start.past is not None else None
         worked = WorkedStory(
             story=story,
             start=start,
-            run=self._context if past is None else structs.replace(self._context, past={story.id: past}),
-            clone=self.clone,
+            parts=self._parts,
+            past={} if past is None else {story.id: past},
             outbox=self.outbox,
             wall_clock=self._clock,
             redactor=self._redactor,
