@@ -5,6 +5,7 @@ the story that it belongs to. Functions here change shared metadata only under t
 `metadata_lock`.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -105,7 +106,7 @@ def clear_missing(repository: Repository, path: Path, *, into: Path | None = Non
     aside = into or trash / f"{entry.name}-{secrets.token_hex(6)}"
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
-        entry.rename(aside)
+        move_entry(entry, aside)
     except OSError as error:
         raise RepositoryError(
             f"the registration of {path} could not be removed: {error.strerror}",
@@ -116,6 +117,28 @@ def clear_missing(repository: Repository, path: Path, *, into: Path | None = Non
     for folder in (trash, entry.parent):
         with suppress(OSError):
             folder.rmdir()
+
+
+def move_entry(source: Path, target: Path) -> None:
+    """Take an entry off git's list or put it there in one step, also if our folder is on another disk.
+
+    A crash leaves it whole where it was or where it goes to, or a whole copy beside the list.
+    """
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        listed = next(path.parent for path in (source, target) if path.parent.name == "worktrees")
+        beside = listed.with_name(f"autopilot-moved-{secrets.token_hex(6)}")
+        if target.parent == listed:
+            shutil.copytree(source, beside, symlinks=True)
+            beside.rename(target)
+            shutil.rmtree(source)
+        else:
+            source.rename(beside)
+            shutil.copytree(beside, target, symlinks=True)
+            shutil.rmtree(beside)
 
 
 def entry_run(entry: Path) -> str | None:

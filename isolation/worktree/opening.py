@@ -298,9 +298,9 @@ def _merge_message(request: WorkspaceRequest) -> str:
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Registered:
     """Register a worktree on a new branch at the base, or on the story's existing branch."""
     _make_root(request.path.parent)
-    if is_simple(repository.common_dir):
-        made = _add_entry(repository, request, base)
-    else:
+    simple = is_simple(repository.common_dir)
+    made = _add_entry(repository, request, base) if simple else None
+    if made is None:
         made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
         return _Registered(base=base, tip=base, made_branch=True, made_tree=True)
@@ -321,8 +321,11 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
     return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
 
 
-def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> GitOutput:
-    """Make a new branch, and register a worktree on it, with one process instead of three."""
+def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> GitOutput | None:
+    """Make a new branch, and register a worktree on it, with one process instead of three.
+
+    None, and nothing is left, if only git can do it: our folder in the git directory is on another disk.
+    """
     made = repository.run("branch", "--no-track", request.branch, base, check=False)
     if made.returncode != 0:
         return made
@@ -331,6 +334,8 @@ def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> 
         add_entry(repository.common_dir, request.path, request.branch, base, reason)
     except OSError as error:
         delete_branch(repository, request.branch, base)
+        if error.errno == errno.EXDEV:
+            return None
         said = f"fatal: could not register {request.path}: {error.strerror}"
         return GitOutput(returncode=128, stdout="", stderr=said)
     return made

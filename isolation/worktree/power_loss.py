@@ -12,7 +12,7 @@ from pathlib import Path
 
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import worktree_of
-from isolation.git.registrations import is_ours, removed_entries
+from isolation.git.registrations import is_ours, move_entry, removed_entries
 from isolation.git.repository import Repository
 
 _POINTERS = ("gitdir", "commondir", "HEAD")
@@ -54,7 +54,7 @@ def _tree_of(entry: Path) -> Path | None:
 def _set_entry_aside(repository: Repository, entry: Path, path: Path | None) -> None:
     trash = removed_entries(repository)
     trash.mkdir(parents=True, exist_ok=True)
-    entry.rename(trash / f"{entry.name}-{secrets.token_hex(6)}")
+    move_entry(entry, trash / f"{entry.name}-{secrets.token_hex(6)}")
     if path is not None:
         _set_aside(path)
 

@@ -24,7 +24,7 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 _TOGETHER = 8
 _SIBLING = "victim"
 _FUTURE = b"future\n"
-_LIMIT = 280.0
+_LIMIT = 900.0
 _OVERDUE = "124"
 _WAITING = (
     "{python} {scripts}/process_intruder.py victim {folder}/meet & "

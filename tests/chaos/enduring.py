@@ -53,15 +53,19 @@ def command(scene: Scene, *arguments: str, env: Mapping[str, str] | None = None)
 
 
 def ends(scene: Scene, *, again: bool = False) -> int:
-    """Resume until the run has ended; `again` allows a new run for what stays failed. Count the new runs."""
+    """Resume until the run has ended; `again` allows a new run for what stays failed. Count the new runs.
+
+    A new run asks before it repeats a story that failed: those that the fault has failed are repeated.
+    """
     new_runs = 0
-    for _ in range(6):
+    for _ in range(12):
         at_rest(scene)
         kinds = [kind for _, kind, _ in scene.checker.rows()]
+        asked = [story for story in scene.checker.questions() if story != "wrong"]
         if "RunStarted" not in kinds:
             command(scene, *scene.arguments)
-        elif kinds.count("DecisionAsked") > kinds.count("DecisionAnswered"):
-            command(scene, "decide", "flow", "B")
+        elif asked:
+            command(scene, "decide", asked[0], "B" if asked[0] == "flow" else "A")
         elif kinds[-1] != "RunEnded" or _stopped(scene):
             command(scene, "resume")
         elif again and _unfinished(scene):

@@ -9,7 +9,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -83,15 +83,13 @@ def read_only(place: Path) -> Iterator[None]:
 
 @contextmanager
 def held(*locks: Path) -> Iterator[None]:
-    """Hold locks of git's, as another program does that is busy."""
-    for lock in locks:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch()
-    try:
-        yield
-    finally:
+    """Hold locks of git's, as another program does that is busy: what no process has open, nobody holds."""
+    with ExitStack() as stack:
         for lock in locks:
-            lock.unlink(missing_ok=True)
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock.open("w"))
+            stack.callback(lock.unlink, missing_ok=True)
+        yield
 
 
 def places(scene: Scene) -> dict[str, Path]:

@@ -33,7 +33,8 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
     """Make a worktree without files, on a branch at `tip`, locked for a reason. Under the metadata lock.
 
     The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere, and
-    perhaps an entry in the program's own folder, which is deleted with the trash.
+    perhaps an entry in the program's own folder, which is deleted with the trash. Raises OSError; with EXDEV
+    if that folder is on another disk than git's.
     """
     listed, draft = common / "worktrees", autopilot_dir(common) / "trash" / f"new-{secrets.token_hex(6)}"
     listed.mkdir(exist_ok=True)
@@ -55,7 +56,11 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
         sync_disk(draft)
         path.mkdir(exist_ok=True)
         (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
-        draft.rename(entry)
+        try:
+            draft.rename(entry)
+        except OSError:
+            (path / ".git").unlink()  # git makes a worktree in an empty folder alone
+            raise
     except BaseException:
         delete_tree(draft)
         raise

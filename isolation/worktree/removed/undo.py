@@ -15,7 +15,7 @@ from isolation.files.disk import replace_file
 from isolation.files.plain import read_plain
 from isolation.git.checkout import admin_dir_of_missing
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.registrations import load_registrations
+from isolation.git.registrations import load_registrations, move_entry
 from isolation.git.repository import Repository
 from isolation.patterns import pattern
 from isolation.worktree.removed.store import RemovedTree, load_removed
@@ -70,7 +70,7 @@ def _restored(
         entry = _free_entry(repository, removed.tree, path.name)
         replace_file(removed.entry / "HEAD", os.fsencode(f"{head}\n"), durable=False)
         entry.parent.mkdir(exist_ok=True)
-        removed.entry.rename(entry)
+        move_entry(removed.entry, entry)
     if entry is None:  # otherwise a process was killed after the first rename
         return "its part of the git directory is gone", ""
     replace_file(removed.tree / ".git", os.fsencode(f"gitdir: {entry}\n"), durable=False)

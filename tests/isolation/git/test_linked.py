@@ -1,12 +1,16 @@
 """Entries of worktrees that are written without git: the same as git's own, whole or not there at all."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from isolation.git.direct import linked
 from isolation.git.direct.linked import add_entry, is_simple
+from isolation.git.registrations import clear_missing, move_entry, removed_entries
 from isolation.git.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import git_dir_of, make
@@ -107,3 +111,42 @@ async def test_a_kill_before_the_entry_is_there_is_made_good(repository: Reposit
     workspace = await make(repository, "one")
     assert workspace.path == path
     assert git(path, "status", "--porcelain", "--branch") == "## autopilot/one\n"
+
+
+@pytest.fixture
+def elsewhere(repository: Repository) -> Iterator[Path]:
+    """Provide a folder on another disk, to which our folder in the git directory leads."""
+    memory = Path("/dev/shm")  # noqa: S108  a folder of its own is made there
+    if not memory.is_dir() or memory.stat().st_dev == repository.common_dir.stat().st_dev:
+        pytest.skip("this machine has no second disk that everybody may write to")
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        shutil.rmtree(repository.common_dir / "autopilot", ignore_errors=True)
+        (repository.common_dir / "autopilot").symlink_to(folder)
+        yield Path(folder)
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_our_folder_may_be_on_another_disk(repository: Repository) -> None:
+    """Git makes the entry where ours cannot be moved; it is removed, and nothing is left beside the list."""
+    workspace = await make(repository, "one")
+    assert git(workspace.path, "status", "--porcelain", "--branch") == "## autopilot/one\n"
+    shutil.rmtree(workspace.path)
+    clear_missing(repository, workspace.path)
+    assert "autopilot/one" not in git(repository.top, "worktree", "list")
+    assert not [path for path in repository.common_dir.iterdir() if path.name.startswith("autopilot-")]
+    assert not removed_entries(repository).exists()
+
+
+async def test_an_entry_is_kept_on_another_disk_and_comes_back(
+    repository: Repository, elsewhere: Path
+) -> None:
+    """As a whole, in both directions."""
+    workspace = await make(repository, "one")
+    listed, kept = git_dir_of(workspace.path), elsewhere / "kept"
+    files = entry(listed)
+    move_entry(listed, kept)
+    assert "autopilot/one" not in git(repository.top, "worktree", "list")
+    move_entry(kept, listed)
+    assert entry(listed) == files
+    assert "autopilot/one" in git(repository.top, "worktree", "list")
+    assert not kept.exists()
