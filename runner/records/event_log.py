@@ -16,8 +16,9 @@ Invariants:
    wrote before it clears it. Events that are in neither queue and not published belong to its transaction.
 5. A failed write loses nothing. What was taken returns to the front of its queue; each caller learns of
    the failure by trying for itself, and deferred events go with the next record that succeeds.
-6. Conditions see everything. `record_unless` judges its condition when no event of an earlier call is
-   unpublished, and writes without letting another writer in between.
+6. Conditions see everything. `record_unless` judges its condition when no event of an earlier `record` is
+   unpublished, and writes without letting another writer in between. What other conditions let through at
+   the same time is of the same kind, such as the start of a session, and counts only if it is `strict`.
 7. Nothing is recorded for a caller that was cancelled first. A request that no transaction has taken
    leaves its queue with its caller; one that was taken is never abandoned halfway, so that the state has
    what the disk has.
@@ -64,6 +65,7 @@ class _Request:
     number: int
     events: tuple[Event, ...]
     unless: Condition | None = None
+    strict: bool = False
     recorded: bool = False
     refused_by: KillSwitch | None = None
     abandoned: bool = False
@@ -135,12 +137,15 @@ class EventLog:
         """
         await self._settle(_Request(next(self._numbers), self._events(bodies)))
 
-    async def record_unless(self, condition: Condition, *bodies: Body) -> KillSwitch | None:
+    async def record_unless(
+        self, condition: Condition, *bodies: Body, strict: bool = False
+    ) -> KillSwitch | None:
         """Record these unless `condition` names a kill-switch once all earlier calls are published.
 
-        Return that kill-switch, or None when the events were recorded.
+        Unless it is `strict`, it may share a transaction with other conditions. Return that kill-switch, or
+        None when the events were recorded.
         """
-        request = _Request(next(self._numbers), self._events(bodies), unless=condition)
+        request = _Request(next(self._numbers), self._events(bodies), unless=condition, strict=strict)
         await self._settle(request)
         return request.refused_by
 
@@ -240,14 +245,14 @@ class EventLog:
         """Take from both queues what may share the next transaction, and settle what is refused.
 
         A condition behind events that are still unpublished waits for the transaction after this one (6),
-        and so does everything behind it (3).
+        and so does everything behind it (3). A strict one waits behind anything.
         """
         taken: list[_Request] = []
         left: list[_Request] = []
         unpublished = False
         for index, request in enumerate(self._waiting):
             if request.unless is not None:
-                if unpublished:
+                if unpublished or (request.strict and taken):
                     left = self._waiting[index:]
                     break
                 request.refused_by = request.unless()

@@ -62,6 +62,7 @@ _CHANGES_ADMISSION = (
     ev.WindowChanged,
     ev.AdmissionEnded,
     ev.StoryRequeued,
+    ev.SpiralSeen,
 )
 
 
@@ -141,6 +142,7 @@ class Orchestrator:
         while not self._settled():
             changed = self._changed
             log = self._context.log
+            await self._end_with_cohort()
             await self._stop_unstarted()
             order = self._relevant_stories()
             statuses = {story.id: log.snapshot.stories[story.id].status for story in order}
@@ -407,6 +409,16 @@ class Orchestrator:
             await self._context.log.record(
                 ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
             )
+
+    async def _end_with_cohort(self) -> None:
+        """End admission if as many sessions as the run tolerates went in circles.
+
+        The last of them ends it itself, unless it ended in the same moment as another, or on another machine,
+        and so did not know that it was the last.
+        """
+        spirals = self._context.log.snapshot.cohort_spirals
+        if spirals >= self._context.settings.spiral_limit:
+            await self._end_admission(Switch.SPIRAL, f"{spirals} sessions went in circles")
 
     async def _watch_stops(self) -> None:
         await self._context.control.wait_for_run(Level.FINISH)

@@ -38,6 +38,7 @@ from runner.story.consequences import (
 )
 from runner.story.context.context import StoryContext, apart
 from runner.story.context.hand_over import next_agent
+from runner.story.context.judged import record_judged
 from runner.story.faults import crashed, ended_by
 from runner.story.flow.asked_in_words import with_question
 from runner.story.flow.flaws import flaw_of
@@ -274,13 +275,11 @@ class Pipeline:
                 await to_thread.run_sync(sync_disk, order.spec.cwd)
             presence.end()  # the entry is withdrawn while the end is recorded
             ended = await with_question(ended, order, context)
-            facts = self._end_facts()
-            bodies = (
-                verify_consequences(ended, verify, facts, without=without)
-                if verify
-                else consequences(ended, facts)
-            )
-            await self._log.record(session_ended(order, ended, context.settings), *bodies)
+            judge = partial(consequences, ended)
+            if verify:
+                judge = partial(verify_consequences, ended, verify, without=without)
+            end = session_ended(order, ended, context.settings)
+            await record_judged(self._log, lambda: judge(self._end_facts()), end)
         return ended
 
     async def _note(self, messages: tuple[str, ...]) -> None:
@@ -368,9 +367,8 @@ class Pipeline:
             return
         commits = tuple(commit for commit in (now.workspace.base, *now.step_history.checkpoints) if commit)
         trees = await to_thread.run_sync(self._context.repository.trees, commits)
-        spiral = undone_change(trees, self._end_facts())
-        if spiral:
-            await self._log.record(*spiral)
+        if undone_change(trees, self._end_facts()):
+            await record_judged(self._log, lambda: undone_change(trees, self._end_facts()))
 
     async def _commit_own_edits(
         self, workspace: Workspace, flow: FlowSteps, result: ev.StoryFinished

@@ -301,6 +301,26 @@ async def test_conditions_that_all_hold_share_one_transaction() -> None:
     assert [messages for messages in store.transactions if messages] == [["a", "b", "the end"]]
 
 
+async def test_a_strict_condition_also_sees_what_another_one_let_through() -> None:
+    """Of two that are asked at the same moment, the second is judged after the first is published."""
+    store = Store()
+    log = _open_log(store)
+    answers: list[KillSwitch | None] = []
+
+    async def begin(name: str) -> None:
+        answers.append(await log.record_unless(lambda: _full(log), Noted(message=name), strict=True))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.record, RunEnded(exit_code=0))
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("a", "b"):
+            nursery.start_soon(begin, name)
+            await trio.testing.wait_all_tasks_blocked()
+        store.go.set()
+    assert [found and found.name for found in answers] == [None, "full"]
+    assert _messages(log) == ["a"]
+
+
 async def test_what_no_condition_refuses_is_recorded_with_what_was_deferred() -> None:
     """It costs no transaction of its own, and one that fails leaves nothing behind for the next."""
     store = Store()

@@ -10,16 +10,19 @@ import pytest
 import trio
 
 from runner.core.events import events as ev
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision
 from runner.plan.plan import RunRequest, make_plan
+from runner.records.event_log import EventLog
 from runner.run import window as window_keeper
 from runner.run.coordinator import start_run
 from runner.run.interaction import LiveRun
 from runner.run.orchestrator import Orchestrator
 from runner.run.result.ended import Ended
 from runner.story import results
+from runner.story.context.judged import record_judged
 from runner.story.context.memory import largest_peak
 from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline
@@ -128,6 +131,60 @@ async def test_a_story_that_fails_while_it_is_queued_stays_failed(
         "a": Status.DONE,
         "x": Status.FAILED,
     }
+
+
+CIRCLES = """echo '{"agent_summary": {"spiral": 1}}' > $AUTOPILOT_RESULT_FILE"""
+
+
+def _write_circles(repo: Path) -> None:
+    for name in ("a", "b"):
+        write_story(repo, name, command=CIRCLES, priority=9)
+    for name in ("c", "d"):
+        write_story(repo, name, command=writes(name))
+
+
+def _require_ended_by_spirals(ended: Ended, view: Watcher) -> list[bool]:
+    """Require that no good story was started, and return which spirals were forgiven."""
+    assert ended.run.kill_switch is not None
+    assert ended.run.kill_switch.name == Switch.SPIRAL
+    assert not {body.story_id for body in view.events if isinstance(body, ev.StoryStarted)} & {"c", "d"}
+    return [body.retries for body in view.events if isinstance(body, ev.SpiralSeen)]
+
+
+async def test_of_two_spirals_in_the_same_moment_the_second_ends_the_run(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is judged as the second, although the first is not in the journal when it comes."""
+    _write_circles(repo)
+    arrived, both = 0, trio.Event()
+
+    async def meet(log: EventLog, judge: Callable[[], tuple[ev.Body, ...]], *before: ev.Body) -> None:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 2:
+            both.set()
+        await both.wait()
+        await record_judged(log, judge, *before)
+
+    monkeypatch.setattr("runner.story.pipeline.record_judged", meet)
+    view = Watcher()
+    ended = await _run(repo, view, stories=2)
+    assert _require_ended_by_spirals(ended, view) == [True, False]
+
+
+async def test_spirals_on_several_machines_end_the_run(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker knows that its story was the last; the run counts them."""
+    _write_circles(repo)
+    view, b = Watcher(), StoryId("b")
+
+    async def elsewhere(log: EventLog, judge: Callable[[], tuple[ev.Body, ...]], *before: ev.Body) -> None:
+        await record_judged(log, judge, *before)
+        if not log.snapshot.stories[b].spirals:
+            log.defer(ev.SpiralSeen(story_id=b, reason="as another worker saw it", retries=True))
+
+    monkeypatch.setattr("runner.story.pipeline.record_judged", elsewhere)
+    ended = await _run(repo, view, stories=1)
+    assert _require_ended_by_spirals(ended, view) == [True, True]
 
 
 async def test_a_low_machine_runs_one_story_alone(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
