@@ -6,6 +6,7 @@ commands of all worktrees stumble. Here an entry appears as a whole.
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
@@ -17,6 +18,7 @@ _LARGEST_CONFIG = 1 << 20
 _LEFT_TO_GIT = (b"extensions", b"sharedrepository")
 """What is in the configuration of a repository whose entries are not as simple: refs of another kind,
 configuration for each worktree, relative paths, access for a group."""
+_TRIES = 10
 
 
 def is_simple(common: Path) -> bool:
@@ -54,9 +56,10 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
             (draft / "logs" / "HEAD").write_bytes(log)
         # On the disk before they appear: a power failure leaves no entry whose files are empty.
         sync_disk(draft)
-        path.mkdir(exist_ok=True)
+        _make_folder(path)
         (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
         try:
+            listed.mkdir(exist_ok=True)
             draft.rename(entry)
         except OSError:
             (path / ".git").unlink()  # git makes a worktree in an empty folder alone
@@ -64,6 +67,18 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
     except BaseException:
         delete_tree(draft)
         raise
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder for a worktree, also if the empty one above it is removed just now.
+
+    Who removes the last worktree in it does so without the lock.
+    """
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def first_line_of_log(common: Path, branch: str, tip: str) -> bytes:

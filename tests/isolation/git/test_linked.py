@@ -59,6 +59,25 @@ def test_two_worktrees_of_one_name_have_two_entries(repository: Repository) -> N
     assert [git_dir_of(path).name for path in paths] == ["same", "same1", "same2"]
 
 
+def test_empty_folders_may_be_removed_meanwhile(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever removes the last worktree removes its folder, and git its list, without our lock."""
+    top, common = repository.top, repository.common_dir
+    root, tip = top.parent / "trees", git(top, "rev-parse", "HEAD").strip()
+    root.mkdir()
+
+    def removed(_: Path) -> None:
+        root.rmdir()
+        (common / "worktrees").rmdir()
+
+    monkeypatch.setattr(linked, "sync_disk", removed)
+    git(top, "branch", "mine", "HEAD")
+    add_entry(common, root / "mine", "mine", tip, "why")
+    git(root / "mine", "checkout", "-q", "--force", "mine", "--")
+    assert git(root / "mine", "status", "--porcelain") == ""
+
+
 @pytest.mark.parametrize("setting", ["extensions.worktreeConfig=true", "core.sharedRepository=group"])
 async def test_what_is_not_simple_is_left_to_git(
     repository: Repository, setting: str, monkeypatch: pytest.MonkeyPatch
