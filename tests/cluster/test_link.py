@@ -87,20 +87,6 @@ async def test_what_is_brought_is_in_the_clone_at_once(repo: Path, tmp_path: Pat
     assert not list(clone.incoming.iterdir())
 
 
-async def test_an_old_history_that_git_finds_fault_with_is_brought(repo: Path, tmp_path: Path) -> None:
-    """A commit of an old program need not be as git wants it today, and the user has it already."""
-    tree = git(repo, "rev-parse", "HEAD^{tree}").strip()
-    who = "A <a@example.org> 1313584730 +051800"
-    odd = tmp_path / "odd"
-    odd.write_text(f"tree {tree}\nauthor {who}\ncommitter {who}\n\nlong ago\n")
-    commit = git(repo, "hash-object", "-t", "commit", "-w", "--literally", str(odd)).strip()
-    repository = Repository.open(repo)
-    async with _serving(tmp_path / "worker") as service:
-        link = _link(_Direct(service), repository, tmp_path)
-        await link.bring(HOME, [commit])
-    assert commit in Clone(tmp_path / "worker", repository_hash(repository.common_dir)).have()
-
-
 async def test_a_clone_that_fails_closes_one_repository_of_the_worker(
     make_repository: Callable[..., Path], tmp_path: Path
 ) -> None:

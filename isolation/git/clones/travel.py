@@ -21,7 +21,7 @@ _MOST = 200
 """How many commits a clone names when it is asked what it has."""
 _ATTEMPTS, _PAUSE = 5, 0.2
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
-_FROM_A_FILE = ("-c", "protocol.file.allow=always")
+_CHECKS = ("-c", "fetch.fsckObjects=true", "-c", "protocol.file.allow=always")
 _PASSING = ("-c", "core.fsync=none")
 """For files that are read and removed at once: nothing is lost with them."""
 _ONE_FLUSH = ("-c", "core.fsyncMethod=batch")
@@ -61,15 +61,12 @@ def write_travel_bundle(
     raise RepositoryError(f"git cannot bundle commits: {output.stderr.strip()}", hint="see `git fsck`")
 
 
-def take_travel_bundle(repository: Repository, path: Path, *, checked: bool) -> None:
-    """Take the commits of a bundle over, `checked` by git if they come from a machine that is trusted less.
+def take_travel_bundle(repository: Repository, path: Path) -> None:
+    """Take the commits of a bundle over, checked by git.
 
-    Many long histories have a commit of an old program that does not pass these checks. The user has such a
-    repository already, so it must reach the workers. Git looks at the HEAD of every worktree for this; a
-    session may just have committed to its own store.
+    Git looks at the HEAD of every worktree for that; a session may just have committed to its own store.
     """
-    checks = ("-c", f"fetch.fsckObjects={str(checked).lower()}")
-    fetch = (*checks, *_FROM_A_FILE, "fetch", *_QUIET, str(path), f"+{TRAVEL}/*:{TRAVEL}/*")
+    fetch = (*_CHECKS, "fetch", *_QUIET, str(path), f"+{TRAVEL}/*:{TRAVEL}/*")
     for _ in range(_ATTEMPTS - 1):
         if repository.run(*fetch, check=False).returncode == 0:
             return

@@ -6,7 +6,6 @@ Nothing is asked about a clone, and nothing sent to it, before a story works the
 import os
 import secrets
 from collections.abc import Collection, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -123,8 +122,7 @@ class RemoteClone:
         if path is None:
             await to_thread.run_sync(unpack, self._repository, bundle.data)
         else:
-            take = partial(take_travel_bundle, self._repository, path, checked=True)
-            await to_thread.run_sync(take)
+            await to_thread.run_sync(take_travel_bundle, self._repository, path)
             await to_thread.run_sync(_remove, path)
         if self._known is not None:
             self._known.add(bundle.tip)

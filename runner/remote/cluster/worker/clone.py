@@ -48,7 +48,7 @@ class Clone:
         """Take over what a bundle brought; one that is gone was taken over before."""
         path = self._bundle(name)
         if path.exists():
-            take_travel_bundle(self.open(), path, checked=False)
+            take_travel_bundle(self.open(), path)
             path.unlink()
 
     def begin(self, base: str, identity: tuple[str, str] | None) -> Repository:
