@@ -26,7 +26,7 @@ from msgspec import Struct
 from isolation.errors import KeeperError
 from isolation.keeper.fork_server import CLOSE_LIMIT, ForkServer
 from isolation.keeper.wire import Lines, encode, read_answer, read_report
-from isolation.kernel.process_tree import Tree, kill_level, load_stat
+from isolation.kernel.process_tree import Tree, kill_level, load_stat, resident
 from isolation.model import Exit, SessionSpec
 
 __all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "wait_for_old_keepers"]
@@ -40,7 +40,7 @@ OUTPUT_ROOM = 1 << 20
 class TreeUsage(Struct, frozen=True, kw_only=True):
     """What a session uses now; its CPU time counts members that have ended, so it never falls.
 
-    Memory that members share is counted for each of them.
+    Memory that members share is counted for each of them, unless one was forked only now.
     """
 
     cpu_seconds: float
@@ -254,10 +254,11 @@ class Session:
         # The start time guards against another process that has got the keeper's pid by now.
         if keeper is None or keeper.started != self._keeper_started or self._link.report is not None:
             return None
-        stats = [stat for pid in Tree(self._keeper_pid).members() if (stat := load_stat(pid))]
+        members = {pid: stat for pid in Tree(self._keeper_pid).members() if (stat := load_stat(pid))}
+        stats = members.values()
         return TreeUsage(
             cpu_seconds=keeper.cpu_seconds_below + sum(s.cpu_seconds + s.cpu_seconds_below for s in stats),
-            rss_bytes=sum(stat.rss_bytes for stat in stats),
+            rss_bytes=resident(members),
             processes=len(stats),
         )
 

@@ -35,6 +35,8 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _SPIN_ROUNDS = 20
+_FORK_TOUCHES = 1 << 18
+"""What a forked process may have written to until it runs its program, in bytes."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -85,7 +87,16 @@ def set_name(name: str) -> None:
 class Stat:
     """One process, from `/proc/<pid>/stat`; `cpu_seconds_below` counts its dead, reaped children."""
 
-    __slots__ = ("cpu_seconds", "cpu_seconds_below", "group", "parent", "rss_bytes", "started", "state")
+    __slots__ = (
+        "cpu_seconds",
+        "cpu_seconds_below",
+        "group",
+        "image",
+        "parent",
+        "rss_bytes",
+        "started",
+        "state",
+    )
 
     def __init__(self, fields: list[bytes]) -> None:
         self.state = fields[0]
@@ -95,6 +106,8 @@ class Stat:
         self.cpu_seconds_below = (int(fields[13]) + int(fields[14])) / _TICKS
         self.started = int(fields[19])
         self.rss_bytes = int(fields[21]) * _PAGE
+        # The size of its memory and where its stack begins: a fork keeps both until it runs a program.
+        self.image = (fields[20], fields[25])
 
     @property
     def alive(self) -> bool:
@@ -110,6 +123,23 @@ def load_stat(pid: int) -> Stat | None:
         return None
     # The name, in parentheses, may itself hold spaces and parentheses.
     return Stat(text[text.rindex(b")") + 2 :].split())
+
+
+def resident(stats: dict[int, Stat]) -> int:
+    """Return the memory of processes in bytes; of one that has only just been forked, it is its parent's.
+
+    Every program that is started is such a process for a moment: it would double the memory of a large one.
+    """
+    total = 0
+    for stat in stats.values():
+        parent = stats.get(stat.parent)
+        if (
+            parent is None
+            or stat.image != parent.image
+            or abs(stat.rss_bytes - parent.rss_bytes) > _FORK_TOUCHES
+        ):
+            total += stat.rss_bytes
+    return total
 
 
 def _read(path: str) -> bytes:

@@ -241,6 +241,23 @@ async def test_unread_output_does_not_hold_up_a_stop(keeper: Keeper, tmp_path: P
             assert (await session.wait()).stopped
 
 
+async def test_the_start_of_a_program_does_not_double_the_memory(keeper: Keeper, tmp_path: Path) -> None:
+    """Until it runs its program, a process that was just started has the memory of the one that starts it."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # The new process waits at the FIFO before its program, so it stays in that moment.
+    first = f"[(os.POSIX_SPAWN_OPEN, 0, '{fifo}', os.O_RDONLY, 0)]"
+    start = f"os.posix_spawn('/bin/true', ['true'], {{}}, file_actions={first})"
+    lines = f"import os; b = bytearray(b'x') * (64 << 20); {start}"
+    async with keeper.start(spec(tmp_path, sys.executable, "-c", lines)) as session:
+        with trio.fail_after(20):
+            while (usage := session.usage()) is None or usage.processes < 2:  # noqa: ASYNC110  nothing announces a fork
+                await trio.sleep(0.01)
+        assert 64 * MEBIBYTE <= usage.rss_bytes < 100 * MEBIBYTE
+        os.close(os.open(fifo, os.O_WRONLY))
+        await finish(session)
+
+
 async def test_usage_counts_members_that_ended(keeper: Keeper, tmp_path: Path) -> None:
     """CPU time of a finished child stays; after the end nothing is known."""
     burn = f'{sys.executable} -I -S -c "import time\nwhile time.process_time() < 0.3: pass"'
