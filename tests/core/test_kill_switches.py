@@ -271,3 +271,12 @@ def test_sessions_with_a_full_context_have_a_limit_of_their_own() -> None:
     assert found.name == Switch.MAX_SESSIONS
     assert found.detail == "20 of 20 sessions of this step ended with a full context"
     assert before_session(replace(CALM, loop_sessions=3, step_breaks=20, max_sessions=4)) is None
+
+
+def test_prices_that_add_up_to_the_budget_have_used_it_up() -> None:
+    """In one order of adding, ten times ten cents come to a little less than a dollar."""
+    used = sum(0.1 for _ in range(10))
+    assert used < 1.0
+    switch = before_session(replace(CALM, cost_used=used, cost_budget=1.0))
+    assert switch is not None
+    assert switch.detail == "1.00 of 1.00 USD used"

@@ -4,6 +4,7 @@ Time, samples and results come in as values; nothing here waits or reads anythin
 is decided here is decided before it starts or after it has ended.
 """
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
@@ -267,7 +268,8 @@ def _sessions(facts: LoopFacts) -> str | None:
 
 
 def _spent(used: float | None, budget: float | None, words: str) -> str | None:
-    if used is None or budget is None or used < budget:
+    # A sum of prices may come out a little too low, depending on the order in which they are added.
+    if used is None or budget is None or (used < budget and not math.isclose(used, budget)):
         return None
     return words.format(used, budget)
 
