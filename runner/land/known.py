@@ -9,8 +9,7 @@ from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
-from runner.core.events.run_stories import entries_of
-from runner.core.events.story_json import from_json
+from runner.core.events.run_stories import entries_of, story_in
 from runner.core.left_out.evidence import CONFLICT, RED_TOGETHER
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.records.journal import Journal
@@ -122,7 +121,7 @@ def _joined(newer: Known | None, state: StorySnapshot, story: Story, run: RunSna
 
 
 def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
-    return map(from_json, entries_of(events).values())
+    return map(story_in, entries_of(events).values())
 
 
 def _landed_as_others(events: Sequence[ev.Event], run: RunSnapshot) -> Iterator[str]:

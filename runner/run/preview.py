@@ -23,8 +23,7 @@ from runner.core import choose
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import events as ev
 from runner.core.events.fold import apply, fold
-from runner.core.events.run_stories import entries_of
-from runner.core.events.story_json import from_json
+from runner.core.events.run_stories import entries_of, story_in
 from runner.core.flow import QUICK
 from runner.core.flow import step as step_of
 from runner.core.model import FLOW_DONE, RunId, RunSnapshot, Status, Story, StoryId, Tier
@@ -115,7 +114,7 @@ def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _
     entry = entries_of(events).get(story_id)
     if story is None or entry is None:
         return None
-    recorded = from_json(entry)
+    recorded = story_in(entry)
     here = {story.repo: repository_of(repository, snapshot, story_id)}
     for retry in planned_retries(here, snapshot, (recorded,)):
         snapshot = apply(snapshot, _event(retry))

@@ -112,6 +112,21 @@ def test_a_journal_of_a_newer_version_is_refused_and_untouched(repo: Path) -> No
     assert journal.read_bytes() == before
 
 
+def test_a_damaged_story_of_a_plan_is_named(repo: Path) -> None:
+    """A flipped bit in the name of a key: what can be shown is shown, and the story is named."""
+    write_story(repo, "a", command="exit 1", max_attempts=1)
+    assert run(repo).code == 3
+    with closing(sqlite3.connect(repo / ".git" / "autopilot" / "journal.db")) as journal, journal:
+        journal.execute(
+            """UPDATE events SET data = replace(data, '"prompt"', '"pro}pt"') WHERE kind = 'RunStarted'"""
+        )
+    assert run(repo, "status").code == 0
+    ran = run(repo, "resume", "--retry-failed")
+    assert ran.code == 2
+    assert "error: the journal holds a plan in which story a cannot be read" in ran.err
+    assert "branches and worktrees are not affected" in ran.err
+
+
 def test_resume_without_anything_left_says_so(repo: Path) -> None:
     """A finished run is not run again."""
     write_story(repo, "a", command=writes("a.txt"))

@@ -436,8 +436,10 @@ def decode(kind: str, data: Mapping[str, Any]) -> Body:
     known = _KINDS.get(kind)
     if known is None:
         raise UnknownEventError(kind)
-    given = {name: data[name] for name in _FIELDS[kind] if name in data}
-    values = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+    fields = _FIELDS[kind]
+    values = {
+        name: tuple(each) if type(each) is list else each for name, each in data.items() if name in fields
+    }
     body: Body = known(**values)
     return body
 

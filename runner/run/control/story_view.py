@@ -15,8 +15,7 @@ from isolation.git.repository import Repository
 from isolation.paths import indexes_dir
 from isolation.worktree.layers.seeing import require_visible
 from runner.core.errors import NotFoundError
-from runner.core.events.run_stories import entries_of
-from runner.core.events.story_json import from_json
+from runner.core.events.run_stories import entries_of, story_in
 from runner.core.model import RunSnapshot, Story, StorySnapshot
 from runner.report.run_document import session_document, settled, story_document
 from runner.run.control.reader import RunReader
@@ -67,7 +66,7 @@ def story_view(reader: RunReader, name: str) -> StoryView:
     return StoryView(
         run=run,
         story=run.stories[story_id],
-        written=None if entry is None else from_json(entry),
+        written=None if entry is None else story_in(entry),
         alive=current.alive,
     )
 
