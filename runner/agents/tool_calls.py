@@ -15,6 +15,7 @@ _READERS = frozenset({"read", "read_file", "read_many_files", "view", "notebookr
 _SHELLS = frozenset({"bash", "shell", "run_shell_command", "command execution"})
 _PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 _PRINTS = frozenset({"cat", "head", "less", "more", "nl", "sed", "tail"})
+_MAY_PRINT = pattern(rf"\b(?:{'|'.join(sorted(_PRINTS))})\b")
 _OPERATORS = frozenset("();<>|&")
 _UNITS = r"(?:lines?|characters?|chars?|bytes?|tokens?)"
 _TRUNCATED = pattern(
@@ -26,6 +27,8 @@ _TRUNCATED = pattern(
     rf"|\bomitted \d+ (?:of \d+ )?{_UNITS}",
     re.IGNORECASE,
 )
+_NOTICES = ("truncated", "too large", "exceeds maximum", "omitted")
+"""What every notice has: most results have none of these, and finding that out is cheap."""
 _REFUSED = pattern(r"requires approval|requested permissions? to|permission to use", re.IGNORECASE)
 _EDGE = 4000
 """A notice is at the beginning or the end of a result, or between its halves; a quotation may be anywhere."""
@@ -64,12 +67,21 @@ def words_of(content: Any) -> str:
 
 def _has_notice(words: str) -> bool:
     middle = len(words) // 2
-    parts = (words[:_EDGE], words[-_EDGE:], words[max(0, middle - _EDGE) : middle + _EDGE])
-    return any(_TRUNCATED.search(part) for part in parts)
+    parts = [words]
+    if len(words) > 2 * _EDGE:
+        parts = [words[:_EDGE], words[-_EDGE:], words[middle - _EDGE : middle + _EDGE]]
+    return any(_may_be_notice(part) and _TRUNCATED.search(part) for part in parts)
+
+
+def _may_be_notice(words: str) -> bool:
+    lower = words.lower()
+    return any(notice in lower for notice in _NOTICES)
 
 
 def _printed(command: str) -> tuple[str, ...]:
     """Return the files that a shell command prints with the usual programs."""
+    if not _MAY_PRINT.search(command):
+        return ()  # splitting it into words is slow
     lexer = shlex.shlex(command[:_EDGE], posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     found: list[str] = []

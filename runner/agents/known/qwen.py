@@ -67,9 +67,11 @@ class QwenAgent(KnownAgent):
 
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
-        event = load(line)
         seen = self._events.parse(line)
-        if event is None or seen is None or event.get("type") != "result":
+        if seen is None or seen.final is None:
+            return seen
+        event = load(line)
+        if event is None or event.get("type") != "result":
             return seen
         seen = replace(seen, usage=_usage(event))
         # Newer versions admit an error, but name it in a place of its own. Advice may follow it in both.
