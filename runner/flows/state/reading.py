@@ -88,7 +88,7 @@ def dialect_of(location: Location, block: Block) -> Dialect:
     if "cycle" in block.top or (nested and any(key.name in {"phase", "detail"} for key in nested)):
         return Dialect.AUTODEV
     flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
-    if location.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
+    if location.autodev_title or (sub_step and sub_step.raw[:1] == "{" and _INLINE.match(sub_step.raw)):
         return Dialect.AUTODEV
     if flow is None:
         return Dialect.RICH

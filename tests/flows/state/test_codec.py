@@ -15,7 +15,24 @@ from runner.flows.state.text.codec import (
     quote,
 )
 from runner.flows.state.text.edits import Edit, apply, insert_after, line_end, newline_of, remove_line
-from runner.flows.state.text.layout import Span, visible
+from runner.flows.state.text.layout import Section, Span, keys, visible
+from runner.flows.state.text.listing import bullets, read_bullets, read_table, table_rows
+
+_LINES = (
+    *("| Step | Name |", "|------|------|", "| 1 | a |", "| x | b |", "| ... | … |", "|", " | 2 |"),
+    *(
+        "- one",
+        "* none",
+        "- [what]",
+        "  more of it",
+        "-",
+        "+ two",
+        "step: 1",
+        "  name: a # b",
+        "\tdetail: ",
+        "",
+    ),
+)
 
 
 @given(st.text())
@@ -109,3 +126,25 @@ def test_hidden_spans_are_cut_out() -> None:
     """What lies before, across and behind a span."""
     hidden = (Span(0, 2), Span(4, 6), Span(5, 7), Span(9, 12), Span(20, 30))
     assert visible(Span(1, 10), hidden) == [Span(1, 1), Span(2, 4), Span(6, 6), Span(7, 9), Span(10, 10)]
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=12), st.integers(0, 90), st.integers(0, 90))
+def test_what_is_read_is_what_has_a_position(lines: list[str], one: int, other: int) -> None:
+    """Reading looks for no positions; a change finds the same values at theirs, also beside hidden lines."""
+    text = "\n".join(["## Title", *lines, ""])
+    section = Section("title", 0, len("## Title"), len(text), 2)
+    hidden = (Span(min(one, other), max(one, other)),)
+    for cover in ((), hidden):
+        assert table_rows(text, section, cover, "step") == read_table(text, section, cover, "step").values
+        assert bullets(text, section, cover) == read_bullets(text, section, cover).values
+    for key in keys(text, section.body):
+        assert text.startswith(key.raw, key.start)
+        assert text[: key.line].endswith("\n")
+        assert text[key.line : key.start].strip(" \t") == f"{key.name}:"
+
+
+def test_a_row_below_the_head_is_a_row_whatever_it_says() -> None:
+    """A head comes once, so a step may be called as the column is."""
+    text = "## Title\n| Step | Name |\n|------|------|\n| step | a |\n"
+    section = Section("title", 0, len("## Title"), len(text), 2)
+    assert table_rows(text, section, (), "step") == [("step", "a")]

@@ -39,6 +39,10 @@ def broken_rule(phase: Phase) -> str:
     """Return the rule that a sub-step breaks; '' for none."""
     if not _INTEGER.fullmatch(str(phase.phase)):
         return f"phase {phase.phase} is not an integer from 0"
+    return _broken_name(phase)
+
+
+def _broken_name(phase: Phase) -> str:
     if not _KEBAB.fullmatch(phase.name):
         return f"name '{phase.name}' is not kebab-case"
     if phase.name == RESERVED_NAME and phase.phase:
@@ -78,7 +82,7 @@ def read_sub_step(text: str, block: Block) -> tuple[Phase | None, Problem | None
         message = f"sub_step phase '{number}' is not an integer from 0"
         return None, _problem(line_number(text, key.line), number, message)
     phase = Phase(phase=int(number), name=name, detail=detail)
-    broken = broken_rule(phase)
+    broken = _broken_name(phase)
     if broken:
         return None, _problem(line_number(text, key.line), str(phase), f"sub_step {broken}")
     return phase, None
@@ -87,11 +91,14 @@ def read_sub_step(text: str, block: Block) -> tuple[Phase | None, Problem | None
 def _nested_parts(block: Block, value: str) -> tuple[str, str, str] | str:
     if value:
         return "sub_step has a value of its own and lines below it"
-    parts = [key for key in block.nested if key.name in PARTS]
-    lines = {key.name: key for key in parts}
-    if len(parts) > len(lines):
-        return "sub_step names a part twice"
-    if any(key.indent <= block.indent for key in parts):
+    lines: dict[str, Key] = {}
+    indented = True
+    for key in block.nested:
+        if key.name in PARTS:
+            if lines.setdefault(key.name, key) is not key:
+                return "sub_step names a part twice"
+            indented &= key.indent > block.indent
+    if not indented:
         return "the lines below sub_step are not indented"
     if "phase" not in lines or "name" not in lines:
         return "sub_step needs `phase:` and `name:` below it"

@@ -15,7 +15,7 @@ from runner.flows.state.text.codec import (
 )
 from runner.flows.state.text.edits import Edit, apply, insert_after
 from runner.flows.state.text.layout import Key, keys, visible
-from runner.flows.state.text.listing import change, read_table
+from runner.flows.state.text.listing import change, read_table, table_rows
 
 TEMPLATE = """\
 # Autopilot State
@@ -122,7 +122,7 @@ def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
     section = location.sections.get(title)
     if section is None:
         return []
-    return read_table(text, section, location.hidden, _FIRST[title]).values
+    return table_rows(text, section, location.hidden, _FIRST[title])
 
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:

@@ -11,7 +11,7 @@ from runner.flows.state.text.block import Location
 from runner.flows.state.text.codec import encode_bullet
 from runner.flows.state.text.edits import Edit, apply, insert_after
 from runner.flows.state.text.layout import CURRENT_STEP, Section, Span, line_number
-from runner.flows.state.text.listing import change, read_bullets
+from runner.flows.state.text.listing import bullets, change, read_bullets
 
 SKIPPED = "skipped steps"
 LIGHT_SECTIONS = {SKIPPED: "Skipped Steps"}
@@ -23,7 +23,7 @@ def bullets_of(text: str, location: Location, title: str) -> tuple[str, ...]:
     section = location.sections.get(title)
     if section is None:
         return ()
-    return tuple(read_bullets(text, section, location.hidden).values)
+    return tuple(bullets(text, section, location.hidden))
 
 
 def write_bullets(

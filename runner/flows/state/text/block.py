@@ -65,16 +65,17 @@ class Block(Struct, frozen=True):
 def find_location(text: str) -> Location:
     """Find the one region that holds a state, or raise with the reason."""
     marks = outline(text)
-    here = [section for section in marks.sections if section.title == CURRENT_STEP]
-    if len(here) > 1:
-        raise _ambiguous(text, here[1].start, "a second `## Current Step`")
-    if here:
-        return _sectioned(text, marks.sections, Span(0, len(text)), _hidden(marks))
+    known, repeated = _by_title(marks.sections)
+    if CURRENT_STEP in known:
+        for section in repeated:
+            if section.title == CURRENT_STEP:
+                raise _ambiguous(text, section.start, "a second `## Current Step`")
+        return _sectioned(text, known, repeated, Span(0, len(text)), _hidden(marks))
     fenced = [fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.sections)]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `## Current Step`")
     if fenced:
-        return _sectioned(text, fenced[0].sections, fenced[0].inside, ())
+        return _sectioned(text, *_by_title(fenced[0].sections), fenced[0].inside, ())
     return _headless(text, marks)
 
 
@@ -84,9 +85,19 @@ def _hidden(marks: Outline) -> tuple[Span, ...]:
     return tuple(sorted([*(fence.whole for fence in marks.fences), *marks.comments]))
 
 
-def _sectioned(text: str, found: list[Section], region: Span, hidden: tuple[Span, ...]) -> Location:
+def _by_title(found: list[Section]) -> tuple[dict[str, Section], list[Section]]:
+    """Return the first section of each title, and the others."""
     known: dict[str, Section] = {}
-    repeated = [section for section in found if known.setdefault(section.title, section) is not section]
+    return known, [section for section in found if known.setdefault(section.title, section) is not section]
+
+
+def _sectioned(
+    text: str,
+    known: dict[str, Section],
+    repeated: list[Section],
+    region: Span,
+    hidden: tuple[Span, ...],
+) -> Location:
     current = known[CURRENT_STEP]
     block = tuple(visible(current.body, hidden)) if hidden else (current.body,)
     if hidden and not _is_block(text, block):

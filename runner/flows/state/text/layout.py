@@ -7,6 +7,7 @@ section outside of fences wins over those inside.
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from msgspec import Struct
 
@@ -69,22 +70,31 @@ class Outline(Struct, frozen=True):
 
 
 class Key(Struct, frozen=True, gc=False):
-    """A `key: value` line. Offsets are computed on demand: reading a value does not need them."""
+    """A `key: value` line, by its number among those of a span.
+
+    Its offsets are looked up on demand: reading a value does not need them.
+    """
 
     name: str
     indent: int
     raw: str
-    found: re.Match[str]
+    text: str
+    span: Span
+    number: int
 
     @property
     def start(self) -> int:
         """Where the raw value starts."""
-        return self.found.start(3)
+        return self._found().start(3)
 
     @property
     def line(self) -> int:
         """Where the line starts."""
-        return self.found.start()
+        return self._found().start()
+
+    def _found(self) -> re.Match[str]:
+        lines = _KEY.finditer(self.text, self.span.start, self.span.end)
+        return next(islice(lines, self.number, None))
 
 
 def outline(text: str) -> Outline:
@@ -98,22 +108,22 @@ def outline(text: str) -> Outline:
     # The extra line break in front makes the first line a match too: a mark then starts at the offset
     # of its line in `text`, and its end is one too high.
     for mark in _MARK.finditer("\n" + text):
-        start = mark.start()
+        start, end = mark.span()
         if start < skip:
             continue
         hashes, title, ticks, info = mark.groups()
         if hashes:
             if sections:
                 sections[-1].end = start
-            sections.append(Section(_normalized(title), start, mark.end() - 1, whole, len(hashes)))
+            sections.append(Section(_normalized(title), start, end - 1, whole, len(hashes)))
         elif ticks and opened is None:
-            opened, sections = (ticks, Span(start, mark.end() - 1)), []
+            opened, sections = (ticks, Span(start, end - 1)), []
         elif ticks and opened is not None:
             if ticks.startswith(opened[0]) and not info.strip(" \t\r"):
-                fences.append(_fence(opened[1], Span(start, mark.end() - 1), sections))
+                fences.append(_fence(opened[1], Span(start, end - 1), sections))
                 opened, sections = None, outer
         elif opened is None:
-            closed = text.find("-->", mark.end() - 1)
+            closed = text.find("-->", end - 1)
             skip = whole if closed < 0 else closed + 3
             comments.append(Span(start, skip))
     if opened is not None:
@@ -135,11 +145,10 @@ def _fence(opening: Span, closing: Span, sections: list[Section]) -> Fence:
 
 def keys(text: str, span: Span) -> list[Key]:
     """Return the key lines of a span."""
-    found = []
-    for line in _KEY.finditer(text, span.start, span.end):
-        indent, name, raw = line.groups()
-        found.append(Key(name, len(indent.expandtabs(4)) if indent else 0, raw, line))
-    return found
+    return [
+        Key(name, len(indent.expandtabs(4)) if indent else 0, raw, text, span, number)
+        for number, (indent, name, raw) in enumerate(_KEY.findall(text, span.start, span.end))
+    ]
 
 
 def visible(span: Span, hidden: tuple[Span, ...]) -> list[Span]:

@@ -5,7 +5,7 @@ rows, stays.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Generic, Literal, TypeVar
 
@@ -66,37 +66,71 @@ def _row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
     return "filler" if rest <= {"...", "…", ""} else "value"
 
 
+def _sorted_rows(lines: Iterable[str], first: str) -> Iterator[tuple[tuple[str, ...], RowKind]]:
+    """Yield the cells of a table's lines, and what each line is."""
+    headed = False
+    for line in lines:
+        cells = decode_row(line)
+        # Steps and attempts are numbers, so most rows need no closer look.
+        kind = "value" if cells[0][:1].isdigit() else _row_kind(cells, first, headed=headed)
+        headed = headed or kind in {"head", "value"}
+        yield cells, kind
+
+
+def _lines(form: re.Pattern[str], text: str, section: Section, hidden: tuple[Span, ...]) -> list[str]:
+    """Return what the lines of a section hold, without their positions: reading needs none of these."""
+    if not hidden:
+        return form.findall(text, section.line_end, section.end)
+    spans = visible(section.body, hidden)
+    return [line for span in spans for line in form.findall(text, span.start, span.end)]
+
+
+def _positions(
+    form: re.Pattern[str], text: str, section: Section, hidden: tuple[Span, ...]
+) -> list[re.Match[str]]:
+    spans = visible(section.body, hidden)
+    return [found for span in spans for found in form.finditer(text, span.start, span.end)]
+
+
+def table_rows(text: str, section: Section, hidden: tuple[Span, ...], first: str) -> list[tuple[str, ...]]:
+    """Return the rows of a table; `first` is the title of its first column."""
+    lines = _lines(_ROW, text, section, hidden)
+    return [cells for cells, kind in _sorted_rows(lines, first) if kind == "value"]
+
+
 def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str) -> Listing[tuple[str, ...]]:
-    """Read a table's rows; `first` is the title of its first column."""
+    """Read a table's rows with their positions."""
     items: list[Item[tuple[str, ...]]] = []
     fillers: list[Span] = []
     anchor, headed = section.start, False
-    for span in visible(section.body, hidden) if hidden else (section.body,):
-        for found in _ROW.finditer(text, span.start, span.end):
-            cells = decode_row(found[1])
-            # Steps and attempts are numbers, so most rows need no closer look.
-            numbered = cells[0][:1].isdigit()
-            kind = "value" if numbered else _row_kind(cells, first, headed=headed or bool(items))
-            if kind == "value":
-                items.append(Item(cells, found))
-            elif kind == "head":
-                anchor, headed = found.start(), True
-            elif kind == "filler":
-                fillers.append(Item(cells, found).span)
+    lines = _positions(_ROW, text, section, hidden)
+    kinds = _sorted_rows((found[1] for found in lines), first)
+    for found, (cells, kind) in zip(lines, kinds, strict=True):
+        if kind == "value":
+            items.append(Item(cells, found))
+        elif kind == "head":
+            anchor, headed = found.start(), True
+        elif kind == "filler":
+            fillers.append(Item(cells, found).span)
     return Listing(items, fillers, anchor, headed)
 
 
+def bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> list[str]:
+    """Return a list's bullets; one that says `none` or holds the template's placeholder is not an item."""
+    values = map(decode_bullet, _lines(_BULLET, text, section, hidden))
+    return [value for value in values if value is not None]
+
+
 def read_bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> Listing[str]:
-    """Read a list's bullets; one that says `none` or holds the template's placeholder is not an item."""
+    """Read a list's bullets with their positions."""
     items: list[Item[str]] = []
     fillers: list[Span] = []
-    for span in visible(section.body, hidden) if hidden else (section.body,):
-        for found in _BULLET.finditer(text, span.start, span.end):
-            value = decode_bullet(found[1] or "")
-            if value is None:
-                fillers.append(Item("", found).span)
-            else:
-                items.append(Item(value, found))
+    for found in _positions(_BULLET, text, section, hidden):
+        value = decode_bullet(found[1] or "")
+        if value is None:
+            fillers.append(Item("", found).span)
+        else:
+            items.append(Item(value, found))
     return Listing(items, fillers, section.start, True)
 
 
