@@ -60,6 +60,12 @@ def pipe_in_place_of_events(shard: Path) -> None:
     os.mkfifo(shard / "events.ndjson")
 
 
+def folder_in_place_of_backlog(shard: Path) -> None:
+    """Put a folder where the backlog was."""
+    (shard / "backlog.json").unlink()
+    (shard / "backlog.json").mkdir()
+
+
 def linked_logs(shard: Path) -> None:
     """Let the folder of the logs be a link that leads out of the shard."""
     shutil.move(shard / "logs", shard.parent.parent / "elsewhere")
@@ -93,6 +99,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty manifest": (lambda shard: (shard / "shard.json").write_bytes(b""), "is damaged: shard.json"),
     "no events": (lambda shard: (shard / "events.ndjson").unlink(), "events.ndjson cannot be read"),
     "a pipe": (pipe_in_place_of_events, "events.ndjson cannot be read: it is not a plain file"),
+    "a folder": (folder_in_place_of_backlog, "backlog.json cannot be read: it is not a plain file"),
     "linked logs": (linked_logs, "is outside the shard"),
     "path traversal": (
         lambda shard: forge(

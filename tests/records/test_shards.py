@@ -1,5 +1,6 @@
 """Shards on disk: complete or absent, and nothing in one is believed that its manifest does not say."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,8 +19,10 @@ from runner.core.model import Story, StoryId
 from runner.core.text.redaction import Redactor
 from runner.records.shards.results import results_in
 from runner.records.shards.shard import (
+    BACKLOG,
     EVENTS,
     MANIFEST,
+    SESSIONS,
     STATE,
     ShardError,
     find_shards,
@@ -134,6 +137,85 @@ def test_a_name_that_leads_out_of_the_shard_is_refused(shard: Path, name: str) -
     """Acceptance 11: before anything is read or written there."""
     change_manifest(shard, lambda manifest: manifest["files"].update({name: {"size": 0, "sha256": ""}}))
     with pytest.raises(ShardError, match="cannot be called"):
+        load_shard(shard)
+
+
+def change_file(shard: Path, name: str, data: bytes) -> None:
+    """Write another content, as the manifest describes it."""
+    (shard / name).write_bytes(data)
+    entry = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    change_manifest(shard, lambda manifest: manifest["files"].update({name: entry}))
+
+
+def test_a_backlog_that_several_shards_hold_is_parsed_once_and_checked_in_each(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same wrong one is named for each of them, and a changed one is not taken for that of the others."""
+    parsed: list[bytes] = []
+    real = json.loads
+
+    def loads(data: bytes) -> object:
+        parsed.append(data)
+        return real(data)
+
+    same, changed = tmp_path / "out" / "x-same", tmp_path / "out" / "y-changed"
+    shutil.copytree(shard, same)
+    shutil.copytree(shard, changed)
+    sound = (shard / BACKLOG).read_bytes()
+    (changed / BACKLOG).write_bytes(sound.replace(b"api-3", b"api-4"))
+    monkeypatch.setattr(json, "loads", loads)
+    found = load_shards([tmp_path])
+    assert parsed.count(sound) == 1
+    assert [one.path for one in found.shards] == [shard, same]
+    (problem,) = found.problems
+    assert problem.startswith(f"the shard {changed} is damaged: {BACKLOG} differs")
+    for one in (shard, same, changed):
+        change_file(one, BACKLOG, sound.replace(b"api-3", b"../x3"))
+    found = load_shards([tmp_path])
+    assert (found.shards, len(found.problems)) == ((), 3)
+    assert all("a story cannot be called '../x3'" in problem for problem in found.problems)
+
+
+def test_a_folder_of_a_shard_may_be_a_link_that_stays_inside(shard: Path, tmp_path: Path) -> None:
+    """One that leads out is refused, however deep it is."""
+    (shard / "records").rename(shard / "kept")
+    (shard / "records").symlink_to("kept")
+    assert load_shard(shard).read(SESSIONS)
+    (shard / "kept").rename(tmp_path / "kept")
+    (shard / "records").unlink()
+    (shard / "records").mkdir()
+    for name in ("autopilot.jsonl", "sessions.jsonl"):
+        (shard / "records" / name).write_bytes((tmp_path / "kept" / name).read_bytes())
+    (shard / "records" / "deep").symlink_to(tmp_path)
+    empty = {"size": 0, "sha256": hashlib.sha256().hexdigest()}
+    (tmp_path / "kept" / "empty").touch()
+    name = "records/deep/kept/empty"
+    change_manifest(shard, lambda manifest: manifest["files"].update({name: empty}))
+    with pytest.raises(ShardError, match=f"{name} is outside the shard"):
+        load_shard(shard)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"exit_code": 10**16}, "has an impossible number"),
+        ({"exit_code": -1e16}, "has an impossible number"),
+        ({"exit_code": float("nan")}, "has an impossible number"),
+        ({"exit_code": {"deep": [float("-inf")]}}, "has an impossible number"),
+        ({"exit_code": {"cost_usd": -0.5}}, "-0.5 is not a possible amount of cost_usd"),
+        ({"exit_code": {"input_tokens": "7"}}, "'7' is not a possible amount of input_tokens"),
+        ({"exit_code": {"output_tokens": True}}, "True is not a possible amount of output_tokens"),
+    ],
+)
+def test_numbers_that_no_budget_can_work_with_are_refused(
+    shard: Path, change: dict[str, Any], said: str
+) -> None:
+    """Wherever they are in an event."""
+    *lines, last = (shard / EVENTS).read_text().splitlines()
+    event = json.loads(last)
+    data = "\n".join([*lines, json.dumps({**event, "data": {**event["data"], **change}}), ""]).encode()
+    change_file(shard, EVENTS, data)
+    with pytest.raises(ShardError, match=said):
         load_shard(shard)
 
 
