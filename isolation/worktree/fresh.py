@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from isolation.errors import WorkspaceError
+from isolation.git.clones.uncommitted import ref_of, uncommitted_of
 from isolation.git.commits import checkpoint
 from isolation.git.landing.old_tips import place_for
 from isolation.git.landing.target import checkouts_of
@@ -76,9 +77,13 @@ def _freed(
         closing = close_path(repository, path, branch)
         if not closing.removed:
             raise _refused(story_id, f"{path}: {closing.reason}")
-    kept = kept or place_for(repository, story_id, tip)
+    left = uncommitted_of(repository, story_id)  # from a worktree on another machine
+    held = left if left and repository.is_ancestor(tip, left) else tip
+    kept = kept or place_for(repository, story_id, held)
     # Only while the branch is where it was.
-    lines = (f"update {kept} {tip}", f"delete refs/heads/{branch} {tip}")
+    lines = [f"update {kept} {held}", f"delete refs/heads/{branch} {tip}"]
+    if held != tip:
+        lines.append(f"delete {ref_of(story_id)} {left}")
     _update(repository, f"autopilot-multi: {story_id} starts over", lines)
     return kept
 

@@ -340,6 +340,7 @@ class Pipeline:
         """Commit what the session left; repeating it after a crash finds it done."""
         now = self._now
         since = now.workspace.commit or now.workspace.head or workspace.head
+        await self._story_workspace.after_checkouts()
         try:
             made = await to_thread.run_sync(self._story_workspace.commit, workspace, since, at)
         except UncommittableError as error:

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.claims import globs as claims
+from isolation.git.clones.uncommitted import put_back
 from isolation.git.commits import Checkpoint, checkpoint, commit_paths
 from isolation.git.landing.restart import as_one_merge, move_to
 from isolation.git.squash import messages, squash
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import folds_case
 from isolation.shared_tree.claim_branch import commit_claim
-from isolation.workspace import OpenWorkspace, open_workspace
+from isolation.workspace import OpenWorkspace, after_checkouts, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from isolation.worktree.stale_locks import remove_stale_locks
@@ -118,6 +119,9 @@ class StoryWorkspace:
             workspace = await to_thread.run_sync(self._started_again, workspace, left.retry)
         if self._claim is None:
             await self._settle(workspace, opened.provision.copied)
+            back = await to_thread.run_sync(put_back, self._repository, workspace.path, story_id)
+            if back:
+                self._context.log.defer(ev.Noted(story_id=story_id, message=back))
         leased = await to_thread.run_sync(self._lease, workspace) if self._context.ports else None
         self._context.log.defer(
             ev.WorkspaceOpened(
@@ -179,6 +183,11 @@ class StoryWorkspace:
             return  # it was just checked, and nothing has run in it yet
         await to_thread.run_sync(require_there, self._repository, workspace.path)
 
+    async def after_checkouts(self) -> None:
+        """Let stories that wait for the files of their worktree start first."""
+        if self._claim is None:
+            await after_checkouts(self._context.run.populate)
+
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
         repository, message = self._repository, self._message()
@@ -187,7 +196,9 @@ class StoryWorkspace:
         else:
             require_there(repository, workspace.path)
             path, branch, base = workspace.path, workspace.branch, workspace.base
-            made = checkpoint(repository, path, branch, message, at, base=base, since=since)
+            made = checkpoint(
+                repository, path, branch, message, at, base=base, since=since, index=workspace.index
+            )
             made = self._one_merge(workspace, made, since, message)
         self._last = made
         return made

@@ -5,11 +5,13 @@ ledger that the sessions keep outside of the repository. Each session writes a w
 and into the ledger, so the file of a branch says which session made it.
 """
 
+import os
 import random
 import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,17 +32,28 @@ _ALONE = "".join(f"[tiers.{tier}]\npeers = 1000\n" for tier in ("green", "warn",
 
 
 def write_graph(
-    repo: Path, count: int, ledger: Path, seconds: float, *, also: str = "true", word: str = UNIQUE
-) -> list[str]:
-    """Write stories of which every third builds on the two before it; return their names.
+    repo: Path,
+    count: int,
+    ledger: Path,
+    seconds: float,
+    *,
+    also: str = "true",
+    word: str = UNIQUE,
+    others: Sequence[Path] = (),
+) -> dict[str, Path]:
+    """Write stories of which every third waits for the two before it; return where each works, by its name.
 
-    Each session does `also` something, and writes a `word` into its file.
+    Each session does `also` something, and writes a `word` into its file. With `others`, two stories work
+    in each repository in turn; a story finds the files of those it waits for in its own.
     """
     (repo / "autopilot-multi.toml").write_text(_ALONE)
+    places = [repo, *others]
     names = [f"s{number:03}" for number in range(count)]
+    works_in = {name: places[number // 2 % len(places)] for number, name in enumerate(names)}
     for number, name in enumerate(names):
         needs = names[number - 2 : number] if number % 3 == 2 else []
-        reads = "".join(f"cat {other}.txt && " for other in needs)
+        here = works_in[name]
+        reads = "".join(f"cat {other}.txt && " for other in needs if works_in[other] == here)
         write_story(
             repo,
             name,
@@ -48,9 +61,10 @@ def write_graph(
             f"{reads}sleep {seconds}; {also}; echo $word > {name}.txt; echo end {name} $word >> {ledger}",
             verify=f"test -f {name}.txt",
             depends_on=needs,
+            **({} if here == repo else {"repo": os.path.relpath(here, repo)}),
         )
     commit_stories(repo)
-    return names
+    return works_in
 
 
 @dataclass(kw_only=True)
@@ -127,8 +141,10 @@ def has_ended(repo: Path) -> bool:
     return any(each["kind"] == "RunEnded" for each in events(repo))
 
 
-def judge(repo: Path, ledger: Path, names: list[str], strikes: Counter[str]) -> tuple[list[str], str]:
-    """Return what is wrong, and the figures in a sentence."""
+def judge(
+    repo: Path, ledger: Path, names: Mapping[str, Path], strikes: Counter[str]
+) -> tuple[list[str], str]:
+    """Return what is wrong, and the figures in a sentence; `names` says where each story works."""
     journal, findings = events(repo), []
     of_kind: dict[str, Counter[str]] = {}
     for each in journal:
@@ -138,13 +154,13 @@ def judge(repo: Path, ledger: Path, names: list[str], strikes: Counter[str]) -> 
     lines = [line.split() for line in ledger.read_text().splitlines()]
     begun = Counter(name for what, name, _ in lines if what == "begin")
     words = {name: {word for what, its, word in lines if (what, its) == ("end", name)} for name in names}
-    for name in names:
+    for name, here in names.items():
         if finished[name] != 1:
             findings.append(f"{name} has {finished[name]} results")
         if begun[name] > 1 + losses[name]:
             findings.append(f"{name} had {begun[name]} sessions, and lost its worker {losses[name]} times")
         with suppress(subprocess.CalledProcessError):
-            made = git(repo, "show", f"autopilot/{name}:{name}.txt").strip()
+            made = git(here, "show", f"autopilot/{name}:{name}.txt").strip()
             if made not in words[name]:
                 findings.append(f"{name} has what no session says it made: {made}")
             continue
@@ -155,6 +171,7 @@ def judge(repo: Path, ledger: Path, names: list[str], strikes: Counter[str]) -> 
         if each["kind"] == "StoryFinished" and each["data"].get("verdict") != "done"
     ]
     findings += _fences(journal)
+    findings += _strays(names)
     fatal = strikes["kill"] + strikes["partition"]
     if losses.total() > fatal:
         findings.append(f"{losses.total()} losses of a worker's one story by {fatal} kills and partitions")
@@ -175,6 +192,15 @@ def _fences(journal: list[dict[str, object]]) -> list[str]:
             if data["fence"] != newest[data["story_id"]]:
                 findings.append(f"{data['story_id']} was placed as {data['fence']}, not {newest}")
     return findings
+
+
+def _strays(names: Mapping[str, Path]) -> list[str]:
+    """Return the branches of stories that came to a repository in which they do not work."""
+    found = []
+    for place in set(names.values()):
+        branches = git(place, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/autopilot").split()
+        found += [f"{place.name} has a branch of {name}" for name in branches if names.get(name) != place]
+    return found
 
 
 def await_nothing_running(folder: Path) -> None:

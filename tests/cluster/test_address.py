@@ -34,7 +34,8 @@ def test_a_scheduler_file_names_its_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["local:0", "local:x", "head", "udp://head:1", "no/such/file.json", "head:x"]
+    "text",
+    ["local:0", "local:x", "head", "udp://head:1", "no/such/file.json", "no-file.json", "head:99999"],
 )
 def test_what_is_no_cluster_is_named(text: str, tmp_path: Path) -> None:
     """The error quotes what was written and says what could be."""
@@ -43,8 +44,18 @@ def test_what_is_no_cluster_is_named(text: str, tmp_path: Path) -> None:
     assert caught.value.hint
 
 
-def test_a_file_that_is_no_scheduler_file_is_named(tmp_path: Path) -> None:
-    """Not every JSON file has an address."""
-    (tmp_path / "s.json").write_text("[]")
-    with pytest.raises(UsageError, match=r"s\.json is not a scheduler file"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"[]", "it has no address"),
+        (b'{"address": 5}', "it has no address"),
+        (b'{"address": "tcp://head"}', "'tcp://head' is not the address"),
+        (b'{"bad"', "delimiter"),
+        (b"\xff\xfe\xfa", "decode"),
+    ],
+)
+def test_a_file_that_is_no_scheduler_file_is_named(content: bytes, reason: str, tmp_path: Path) -> None:
+    """Not every file has an address; the error says which one, and why."""
+    (tmp_path / "s.json").write_bytes(content)
+    with pytest.raises(UsageError, match=rf"s\.json is not a scheduler file: .*{reason}"):
         parse("s.json", tmp_path)

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,8 @@ from tests.acceptance.program import started, wait_until
 from tests.cluster.campaign import TIMEOUT, Wired, await_nothing_running, has_ended, judge, write_graph
 from tests.cluster.machines import events, machines
 from tests.cluster.proxy import Network
+
+Make = Callable[..., Path]
 
 STORIES = int(os.environ.get("CHAOS_CLUSTER_STORIES", "200"))
 SEED = int(os.environ.get("CHAOS_CLUSTER_SEED", "7"))
@@ -41,10 +43,14 @@ def wired(tmp_path: Path, *names: str) -> Iterator[Wired]:
         network.close()
 
 
-def test_a_cut_costs_no_session(repo: Path, tmp_path: Path) -> None:
-    """A sample of the campaign below: a session outlives broken connections of its worker and of the run."""
-    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
-    write_graph(repo, 1, ledger, 0.0, also=f"until test -f {gate}; do sleep 0.05; done")
+def test_a_cut_costs_no_session(repo: Path, make_repository: Make, tmp_path: Path) -> None:
+    """A sample of the campaign below: a session outlives broken connections of its worker and of the run.
+
+    The last of its stories works in another repository, and waits for the others.
+    """
+    ledger, gate, others = tmp_path / "ledger", tmp_path / "gate", [make_repository("other")]
+    waits = f"until test -f {gate}; do sleep 0.05; done"
+    names = write_graph(repo, 3, ledger, 0.0, also=waits, others=others)
     with wired(tmp_path, "one") as cluster:
         with started(repo, "--cluster", cluster.entrance, env=ENV) as running:
             wait_until(ledger.exists, what="a session runs", limit=60)
@@ -54,16 +60,20 @@ def test_a_cut_costs_no_session(repo: Path, tmp_path: Path) -> None:
             gate.touch()
             ended = running.finish()
         assert ended.code == 0, ended.err[-4000:]
-    findings, figures = judge(repo, ledger, ["s000"], cluster.strikes)
+    findings, figures = judge(repo, ledger, names, cluster.strikes)
     assert not findings, findings
     assert "0 losses, 0 sessions repeated" in figures
 
 
 @pytest.mark.chaos
-def test_kills_and_cuts_lose_nothing_and_count_nothing_twice(repo: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("repositories", [1, 3])
+def test_kills_and_cuts_lose_nothing_and_count_nothing_twice(
+    repo: Path, make_repository: Make, tmp_path: Path, repositories: int
+) -> None:
     """Eight workers, one struck every few seconds: 0 lost, 0 counted twice, one session per kill at most."""
     ledger, rng = tmp_path / "ledger", random.Random(SEED)  # noqa: S311  decides who is struck
-    names = write_graph(repo, STORIES, ledger, 1.0)
+    others = [make_repository(f"other-{number}") for number in range(1, repositories)]
+    names = write_graph(repo, STORIES, ledger, 1.0, others=others)
     with wired(tmp_path, *(f"worker-{number}" for number in range(8))) as cluster:
         with started(repo, "--cluster", cluster.entrance, env=ENV) as running:
             wait_until(ledger.exists, what="a session runs", limit=120)
@@ -76,14 +86,18 @@ def test_kills_and_cuts_lose_nothing_and_count_nothing_twice(repo: Path, tmp_pat
     findings, figures = judge(repo, ledger, names, cluster.strikes)
     assert not findings, findings
     await_nothing_running(tmp_path)
-    print(f"seed {SEED}: {figures}, 0 lost, 0 counted twice")  # noqa: T201  `make chaos` shows it
+    print(f"seed {SEED}, repositories {repositories}: {figures}, 0 lost, 0 counted twice")  # noqa: T201  `make chaos` shows it
 
 
 @pytest.mark.chaos
-def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(repo: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("repositories", [1, 2])
+def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(
+    repo: Path, make_repository: Make, tmp_path: Path, repositories: int
+) -> None:
     """Killed 50 times at any moment and resumed: what runs on workers is adopted, not repeated."""
     ledger, rng = tmp_path / "ledger", random.Random(SEED)  # noqa: S311  decides when it is struck
-    names = write_graph(repo, COORDINATED, ledger, 6.0)
+    others = [make_repository(f"other-{number}") for number in range(1, repositories)]
+    names = write_graph(repo, COORDINATED, ledger, 6.0, others=others)
     kills = 0
     with machines(tmp_path / "cluster", "one", "two", "three", "four", options=("--slots=2",)) as cluster:
         command: tuple[str, ...] = ("--cluster", str(cluster.file))
@@ -104,7 +118,7 @@ def test_a_coordinator_that_is_killed_again_and_again_repeats_no_session(repo: P
     assert not findings, findings
     assert "0 losses, 0 sessions repeated" in figures
     await_nothing_running(tmp_path)
-    print(f"seed {SEED}: {kills} kills of the coordinator, {figures}")  # noqa: T201  `make chaos` shows it
+    print(f"seed {SEED}, repositories {repositories}: {kills} kills of the coordinator, {figures}")  # noqa: T201  `make chaos` shows it
 
 
 def _has_begun(repo: Path, times: int) -> bool:

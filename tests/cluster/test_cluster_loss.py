@@ -66,6 +66,7 @@ def test_a_killed_workers_story_starts_again_elsewhere(repo: Path, tmp_path: Pat
         ended = running.finish()
     assert ended.code == 0, ended.err
     (first, one), (second, two) = _placings(repo)
+    assert f"what it did there since its last checkpoint is on worker {first}, at /" in ended.err
     assert (one, two) == (1, 2)
     assert first != second
     assert _sessions(tmp_path) == 2

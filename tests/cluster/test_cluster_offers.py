@@ -1,5 +1,6 @@
 """What workers offer and get: resources and labels, named variables, their doctor's findings, a way out."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -30,6 +31,53 @@ def test_a_story_goes_to_a_worker_that_has_what_it_needs(repo: Path, tmp_path: P
         assert ran.code == 0, ran.err
     placed = dict(_placed(repo))
     assert (placed["special-a"], placed["special-b"], placed["plain"]) == ("two", "two", "one")
+
+
+def test_what_stories_wait_for_in_vain_is_said(repo: Path, tmp_path: Path) -> None:
+    """That there is no worker, and that none has what a story needs, are notes; the run waits for one."""
+    write_story(repo, "plain", command=writes("plain"))
+    write_story(repo, "special", command=writes("special"), needs={"gpu": 2, "label": "big"})
+    commit_stories(repo)
+    with (
+        machines(tmp_path / "cluster") as cluster,
+        started(repo, "--cluster", cluster.address) as running,
+    ):
+        nobody = f"no worker serves this run now, so its stories wait; the cluster is at {cluster.address}"
+        wait_until(lambda: nobody in running.err, what="it says that there is no worker")
+        cluster.start("one")
+        needs = "story special waits for a worker with gpu 2, label big, and none that is here offers that"
+        wait_until(lambda: needs in running.err, what="it says what is missing")
+        wait_until(lambda: "plain    done" in running.err, what="the other story is done")
+        cluster.signal("one", signal.SIGTERM)
+        assert cluster.workers["one"].wait(60) == 0
+        assert "Traceback" not in cluster.log("one"), "although it was just asked for news"
+        cluster.start("two", "--offer", "gpu=2", "--label", "big")
+        ended = running.finish()
+    assert ended.code == 0, ended.err
+    assert _placed(repo) == [("plain", "one"), ("special", "two")]
+
+
+def test_a_worker_without_the_agent_gets_no_story(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused with the name of the program, instead of failing every attempt at once."""
+    program = tmp_path / "programs/own-agent"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho made > a\n")
+    program.chmod(0o755)
+    (repo / "autopilot-multi.toml").write_text('[agents.own]\nargv = ["own-agent"]\n')
+    write_story(repo, "a", agent="own")
+    commit_stories(repo)
+    with machines(tmp_path / "cluster", "without") as cluster:
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        with started(repo, "--cluster", str(cluster.file)) as running:
+            said = "worker without is not used: story a: agent 'own' cannot start: no program 'own-agent'"
+            wait_until(lambda: said in running.err, what="it is refused")
+            cluster.start("with")
+            ended = running.finish()
+    assert ended.code == 0, ended.err
+    assert _placed(repo) == [("a", "with")]
+    assert git(repo, "show", "autopilot/a:a") == "made\n"
 
 
 def test_only_named_variables_travel(repo: Path, tmp_path: Path) -> None:
@@ -79,5 +127,6 @@ def test_a_worker_that_is_drained_ends_and_its_story_moves(repo: Path, tmp_path:
         gate.touch()
         ended = running.finish()
     assert ended.code == 0, ended.err
-    assert [name for name, _ in _placed(repo)] == ["a", "a"]
+    assert f"worker {first} cannot work on it: it is ending" in ended.err
+    assert [name for name, _ in _placed(repo)] == ["a", "a"], "it did not get the story once more"
     assert len({worker for _, worker in _placed(repo)}) == 2

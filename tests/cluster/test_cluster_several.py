@@ -223,3 +223,23 @@ def test_sessions_on_a_worker_stay_in_their_clone(app: Path, web: Path, tmp_path
             assert not (each / "intruder").exists()
             assert not (each / ".git" / "intruder").exists()
     assert git(web, "show", "autopilot/w:w.txt") == "made\n"
+
+
+@pytest.mark.slow
+def test_a_workers_doctor_looks_at_each_clone(app: Path, web: Path, tmp_path: Path) -> None:
+    """What stories need in another repository, and a worker lacks, is a note that names both."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "only-here").write_text("#!/bin/sh\n")
+    (commands / "only-here").chmod(0o755)
+    (web / "autopilot-multi.toml").write_text("verify = ['only-here']\n")
+    git(web, "commit", "-qam", "checked by a program")
+    write_story(app, "a", command=writes("a.txt"), verify="test -f a.txt")
+    write_story(app, "w", command=writes("w.txt"), repo="../web")
+    with machines(tmp_path / "cluster", "one") as cluster:
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+        ran = run(app, "--cluster", str(cluster.file), "--max-attempts=1", env={"PATH": path})
+    assert ran.code != 0
+    (said,) = {line.partition("note: ")[2] for line in ran.err.splitlines() if "note: worker one:" in line}
+    assert said.startswith("worker one: verify: `only-here` cannot run: only-here")
+    assert said.endswith("(in web)")

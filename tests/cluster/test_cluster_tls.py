@@ -41,6 +41,20 @@ def test_an_address_that_is_not_loopback_needs_certificates(repo: Path) -> None:
     assert "cluster init" in ran.err
 
 
+def test_certificates_that_cannot_be_used_are_named(repo: Path, tmp_path: Path) -> None:
+    """A file that was damaged on the way is found by the coordinator and the worker, before anything else."""
+    folder = _certificates(repo, tmp_path / "certificates")
+    (folder / "ca.pem").write_text("no certificate\n")
+    write_story(repo, "a", command=writes("a"))
+    env = {"AUTOPILOT_MULTI_CLUSTER_CERTIFICATES": str(folder)}
+    for ran in (
+        run(repo, "--cluster", "tls://127.0.0.1:1", env=env),
+        run(repo, "worker", "tls://127.0.0.1:1", "--certificates", str(folder)),
+    ):
+        assert ran.code == 2
+        assert f"the certificates in {folder} cannot be used" in ran.err
+
+
 @pytest.mark.slow
 def test_a_cluster_refuses_who_has_no_certificate_of_it(repo: Path, tmp_path: Path) -> None:
     """A worker and a coordinator with the certificate work; with another authority's, both are refused."""
@@ -55,7 +69,7 @@ def test_a_cluster_refuses_who_has_no_certificate_of_it(repo: Path, tmp_path: Pa
         cluster.start("one", "--certificates", str(own))
         refused = run(repo, "worker", str(cluster.file), "--certificates", str(other), limit=120)
         assert refused.code == 2
-        assert "cannot join the cluster" in refused.err
+        assert "TLS certificate does not match" in refused.err
         env = {"AUTOPILOT_MULTI_CLUSTER_CERTIFICATES": str(other)}
         stranger = run(repo, "--cluster", str(cluster.file), env=env)
         assert stranger.code == 2

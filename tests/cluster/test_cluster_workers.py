@@ -21,7 +21,7 @@ def test_a_worker_of_another_version_is_refused_with_both(repo: Path, tmp_path: 
         cluster.start("newer", version="9.9")
         with started(repo, "--cluster", str(cluster.file)) as running:
             wait_until(lambda: "9.9" in running.err, what="it says why the worker is not used")
-            assert "it has autopilot-multi 9.9 (protocol 3), and this coordinator 0.1.0" in running.err
+            assert "it has autopilot-multi 9.9 (protocol 4), and this coordinator 0.1.0" in running.err
             running.send(signal.SIGINT)
             running.finish()
     assert not [each for each in events(repo) if each["kind"] == "StoryPlaced"]

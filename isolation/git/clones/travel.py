@@ -77,13 +77,13 @@ def take_travel_bundle(repository: Repository, path: Path) -> None:
 
 
 def packed(
-    repository: Repository, folder: Path, commit: str, *, without: Collection[str], most: int
+    repository: Repository, folder: Path, commits: Sequence[str], *, without: Collection[str], most: int
 ) -> bytes:
-    """Return what a commit has beyond `without` as a pack; nothing if that is more than `most` bytes.
+    """Return what commits have beyond `without` as a pack; nothing if that is more than `most` bytes.
 
     A bundle of a few objects would take several processes on either side, and a reference.
     """
-    revisions = "".join((f"{commit}\n", *(f"^{each}\n" for each in without)))
+    revisions = "".join((*(f"{each}\n" for each in commits), *(f"^{each}\n" for each in without)))
     stem = folder / secrets.token_hex(8)
     folder.mkdir(parents=True, exist_ok=True)
     args = (*_PASSING, "pack-objects", "--revs", "--quiet", "--delta-base-offset", str(stem))

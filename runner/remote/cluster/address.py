@@ -6,6 +6,7 @@ TLS is the rule: only loopback, and an address that begins with `tcp://`, go wit
 import ipaddress
 import json
 import os
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local:"
 MOST_LOCAL = 64
+MOST_PORT = (1 << 16) - 1
 CA, CERTIFICATE, KEY = "ca.pem", "cluster.pem", "cluster-key.pem"
 
 
@@ -61,8 +63,8 @@ def parse(text: str, top: Path) -> Where:
         return Where(local=int(count))
     path = top / Path(text).expanduser()
     if path.is_file():
-        return Where(address=with_protocol(_of_file(path)))
-    if "/" in text.partition("://")[2] or (os.sep in text and "://" not in text):
+        return Where(address=_of_file(path))
+    if "/" in text.partition("://")[2] or ("://" not in text and (os.sep in text or text.endswith(".json"))):
         raise UsageError(
             f"there is no scheduler file {path}",
             hint="start the scheduler with `dask scheduler --scheduler-file FILE`, or name its address.",
@@ -74,7 +76,7 @@ def with_protocol(text: str) -> str:
     """Return an address with its protocol: TLS, except on loopback."""
     protocol, separator, rest = text.partition("://")
     host, colon, port = (rest if separator else text).rpartition(":")
-    if not colon or not host or not port.isdigit():
+    if not colon or not host or not port.isdigit() or not 0 < int(port) <= MOST_PORT:
         raise UsageError(
             f"'{text}' is not the address of a scheduler",
             hint="for example tls://scheduler.example.org:8786, local:4, or the path of a scheduler file.",
@@ -125,6 +127,14 @@ def security_values(folder: Path) -> dict[str, Any]:
             f"there is no certificate for the cluster: {folder / missing[0]} is missing",
             hint=f"make them with `autopilot-multi cluster init`, and copy {folder} to every machine.",
         )
+    try:
+        context = ssl.create_default_context(cafile=str(folder / CA))
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY)
+    except OSError as error:  # those of TLS are such, too
+        raise ClusterError(
+            f"the certificates in {folder} cannot be used: {error}",
+            hint="copy the folder again from the machine on which `autopilot-multi cluster init` made it.",
+        ) from error
     roles = ("client", "scheduler", "worker")
     return {
         "require_encryption": True,
@@ -136,10 +146,18 @@ def security_values(folder: Path) -> dict[str, Any]:
 
 def _of_file(path: Path) -> str:
     try:
-        found = json.loads(path.read_text())["address"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is not a scheduler file: {error}",
-            hint="`dask scheduler --scheduler-file FILE` writes one.",
-        ) from error
-    return str(found)
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _no_scheduler_file(path, str(error)) from error
+    address = found.get("address") if isinstance(found, dict) else None
+    if not isinstance(address, str):
+        raise _no_scheduler_file(path, "it has no address")
+    try:
+        return with_protocol(address)
+    except UsageError as error:
+        raise _no_scheduler_file(path, error.message) from error
+
+
+def _no_scheduler_file(path: Path, reason: str) -> UsageError:
+    hint = "`dask scheduler --scheduler-file FILE` writes one."
+    return UsageError(f"{path} is not a scheduler file: {reason}", hint=hint)

@@ -24,11 +24,24 @@ if TYPE_CHECKING:
     from runner.story.context.context import RunContext
 
 
-def carriers_of(settings: Settings, top: Path) -> "OpenCarriers | None":
-    """Return what opens the cluster that the settings name; None if this machine carries the stories.
+def require_cluster(settings: Settings, top: Path, *, active: bool) -> None:
+    """Raise with what is wrong about the cluster that the settings name, so that no run begins. Blocks.
 
-    Whatever can be wrong about it is found here, before the run begins.
+    A run that is `active`, since it has something to do, needs a scheduler that answers.
     """
+    if carriers_of(settings, top) is None or not active:
+        return
+    where = parse(settings.cluster, top)
+    if where.local:
+        return
+    from runner.remote.cluster.wire.reach import require_scheduler
+
+    security = security_for(where.address, certificates(settings.cluster_certificates, os.environ))
+    require_scheduler(where.address, security)
+
+
+def carriers_of(settings: Settings, top: Path) -> "OpenCarriers | None":
+    """Return what opens the cluster that the settings name; None if this machine carries the stories."""
     if not settings.cluster:
         return None
     require_packages()
@@ -38,14 +51,18 @@ def carriers_of(settings: Settings, top: Path) -> "OpenCarriers | None":
             "stories on a cluster cannot share the tree of this checkout",
             hint="leave out --cluster, or --bg-isolation none.",
         )
-    folder = certificates(settings.cluster_certificates, os.environ)
-    security = security_for(where.address, folder)
+    security = security_for(where.address, certificates(settings.cluster_certificates, os.environ))
 
     @asynccontextmanager
     async def opened(context: "RunContext", events: "Sequence[Event]") -> "AsyncIterator[Carriers]":
+        from trio import to_thread
+
         from runner.remote.cluster.fleet import open_fleet
         from runner.remote.cluster.wire.hub import open_hub
+        from runner.remote.cluster.wire.reach import require_scheduler
 
+        if not where.local:  # Dask itself would wait without end for what listens and does not answer
+            await to_thread.run_sync(require_scheduler, where.address, security)
         async with open_hub(where.address, security) as hub:
             if not where.local:
                 async with open_fleet(hub, context, events, examine=True) as fleet:

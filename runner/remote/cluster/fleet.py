@@ -15,6 +15,7 @@ from trio import to_thread
 
 from isolation.errors import IsolationError
 from isolation.git.clones.travel import forget_travel, keep_fenced
+from isolation.git.clones.uncommitted import uncommitted_of
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, run_dir
 from runner.core.events import events as ev
@@ -28,7 +29,7 @@ from runner.core.text.words import count
 from runner.remote.cluster.fleet_window import FleetWindow
 from runner.remote.cluster.link import AWAY_SECONDS, Link, Stream, first_of
 from runner.remote.cluster.placing.ahead import Ahead
-from runner.remote.cluster.placing.placement import Room, choose, unplaced
+from runner.remote.cluster.placing.placement import Room, choose, unmet, unplaced
 from runner.remote.cluster.remote_story import FENCED, Lost, RemoteStory
 from runner.remote.cluster.roster import Roster
 from runner.remote.cluster.talks import KeptTalks
@@ -85,8 +86,12 @@ class Fleet:
         """Return which of these no worker can take now; one that still has its worker needs no other."""
         self._ahead.keep(ready, self._roster.links)
         looking = [story for story in stories if self._holder(story.id) is None]
-        found = unplaced(looking, self._rooms(), patient=self._ahead.patient)
+        rooms = self._rooms()
+        found = unplaced(looking, rooms, patient=self._ahead.patient)
         self._ahead.passed(found)
+        for story_id, needs in unmet(looking, rooms).items():
+            words = f"story {story_id} waits for a worker with {needs}, and none that is here offers that"
+            self._aside.start_soon(self._roster.say_once, f"needs {story_id}", words)
         return found
 
     def expect(self, stories: Sequence[Story]) -> None:
@@ -222,10 +227,10 @@ class Fleet:
 
     async def _start_of(self, story: Story, link: Link) -> Start | None:
         """Bring what a worker needs to begin a story; None if it was lost meanwhile, or cannot take that."""
-        tip, branches = await to_thread.run_sync(self._commits_for, story)
+        tip, left, branches = await to_thread.run_sync(self._commits_for, story)
         here = self._context.at(story.repo)
         try:
-            await link.bring(story.repo, {here.base, here.newest_base, tip, *branches.values()} - {""})
+            await link.bring(story.repo, {here.base, here.newest_base, tip, left, *branches.values()} - {""})
         except ConnectionError:
             return None
         except ClusterError as error:
@@ -241,12 +246,13 @@ class Fleet:
             story=to_json(story),
             fence=0,
             tip=tip,
+            left=left,
             branches=branches,
             past=to_builtins(past) if past is not None else None,
         )
 
-    def _commits_for(self, story: Story) -> tuple[str, dict[str, str]]:
-        """Return the tip of the story's own branch, and those of what it builds on. Blocking.
+    def _commits_for(self, story: Story) -> tuple[str, str, dict[str, str]]:
+        """Return the tip of the story's branch, what it left, and the tips of what it builds on. Blocking.
 
         What it depends on in other repositories is done, and none of its commits are needed.
         """
@@ -258,7 +264,8 @@ class Fleet:
             tip = repository.branch_tip(branch_of(dependency)) or parent.workspace.commit
             if tip:
                 tips[branch_of(dependency)] = tip
-        return repository.branch_tip(branch_of(story.id)) or "", tips
+        tip = repository.branch_tip(branch_of(story.id)) or ""
+        return tip, uncommitted_of(repository, story.id) if tip else "", tips
 
     def has(self, story_id: StoryId, event: Sent) -> bool:
         """Whether the journal has an event of a story already, from before a connection broke."""
@@ -283,7 +290,7 @@ class Fleet:
             except ConnectionError:
                 return  # it says that again when it is back, and keeps the commits in its clone
             name, there = f"{self.run_id}/{batch.story_id}/{batch.fence}", self._context.at(story.repo)
-            ref = await to_thread.run_sync(keep_fenced, there.repository, name, batch.bundle.tip)
+            ref = await to_thread.run_sync(keep_fenced, there.repository, name, batch.bundle.newest)
             words = f"worker {link.name} came back too late; what it did is kept as {ref} and not counted"
             await self._log.record(ev.Noted(story_id=StoryId(batch.story_id), message=words))
         link.acknowledge(Ack(story_id=batch.story_id, fence=batch.fence, number=batch.number, fenced=True))

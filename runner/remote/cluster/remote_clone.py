@@ -125,7 +125,7 @@ class RemoteClone:
             await to_thread.run_sync(take_travel_bundle, self._repository, path)
             await to_thread.run_sync(_remove, path)
         if self._known is not None:
-            self._known.add(bundle.tip)
+            self._known.update(filter(None, (bundle.tip, bundle.left)))
 
     def _strange(self, answer: object) -> ClusterError:
         return ClusterError(f"worker {self._worker.name} answered {type(answer).__name__}")

@@ -13,6 +13,12 @@ from msgspec import Struct, structs
 from trio import to_thread
 
 from isolation.git.clones.travel import move_branch
+from isolation.git.clones.uncommitted import (
+    forget_uncommitted,
+    keep_uncommitted,
+    ref_of,
+    uncommitted_of,
+)
 from runner.core.errors import JournalError
 from runner.core.events import events as ev
 from runner.core.events.cluster import StoryLost
@@ -20,7 +26,7 @@ from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, StoryId, StorySnapshot
 from runner.remote.cluster.link import Link, first_of
 from runner.remote.cluster.talks import KeptTalks
-from runner.remote.cluster.wire.messages import Ack, Batch, Gone, Sent, received
+from runner.remote.cluster.wire.messages import Ack, Batch, Bundle, Gone, Sent, received
 from runner.remote.cluster.worker.shared_budget import Authority
 from runner.story import results
 from runner.story.context.context import StoryContext
@@ -125,7 +131,7 @@ class RemoteStory:
                     reason=lost.reason,
                     talks_on=talk is not None,
                 ),
-                ev.Noted(story_id=self.story.id, message=f"{lost.reason}; it starts again from what it had"),
+                ev.Noted(story_id=self.story.id, message=_again(lost.reason, now.workspace.path)),
             )
             if now.status.final:
                 return  # only the removal of its folder was still to come
@@ -184,8 +190,7 @@ class RemoteStory:
                     await link.take(self.story.repo, batch.bundle)
                 except ConnectionError:
                     return  # that the worker is lost comes next
-                move = (self._context.repository, batch.bundle.branch, batch.bundle.tip)
-                await to_thread.run_sync(move_branch, *move)
+                await to_thread.run_sync(self._keep, batch.bundle)
             if batch.talk is not None:
                 await to_thread.run_sync(self._fleet.talks.keep, self.story.id, batch.talk)
             run_id = self._log.snapshot.run_id
@@ -197,6 +202,15 @@ class RemoteStory:
                 self._fleet.budget.free(self.story.id)  # what it spent is in the journal now
         self._taken = max(self._taken, batch.number)
         link.acknowledge(Ack(story_id=self.story.id, fence=fence, number=batch.number))
+
+    def _keep(self, bundle: Bundle) -> None:
+        """Have the story's branch where it is on its worker, and keep what is not committed. Blocking."""
+        repository, story_id = self._context.repository, self.story.id
+        move_branch(repository, bundle.branch, bundle.tip)
+        if bundle.left:
+            keep_uncommitted(repository, story_id, bundle.left)
+        elif left := uncommitted_of(repository, story_id):
+            forget_uncommitted(repository, story_id, left)  # its worker has put it back, and had it committed
 
     def _fenced(self, fence: int) -> KillSwitch | None:
         """Return why what a placing says does not count, unless it is the newest one."""
@@ -214,9 +228,27 @@ class RemoteStory:
             self._fleet.release(self.story.id, ended=False)
             return Lost(reason=f"worker {link.name} cannot work on it: {gone.trouble or 'it gave no reason'}")
         if now.workspace.path is not None:
-            reason = f"it is on worker {link.name}, at {now.workspace.path.partition(':')[2]}"
-            await self._log.record(ev.WorkspaceClosed(story_id=self.story.id, removed=True, reason=reason))
+            where = f"is on worker {link.name}, at {now.workspace.path.partition(':')[2]}"
+            words = await to_thread.run_sync(self._kept, f"its worktree {where}")
+            closed = ev.WorkspaceClosed(story_id=self.story.id, removed=True, reason=f"it {where}")
+            await self._log.record(closed, ev.Noted(story_id=self.story.id, message=words))
         return None
+
+    def _kept(self, where: str) -> str:
+        """Return where to find what a story without success has made. Blocking."""
+        if not uncommitted_of(self._context.repository, self.story.id):
+            return where
+        ref = ref_of(self.story.id)
+        return f"what it left uncommitted is kept as {ref}, and it continues with that; {where}"
+
+
+def _again(reason: str, path: str | None) -> str:
+    """Return what is said of a story whose worker was lost; `path` is where its worktree was."""
+    if path is None:
+        return f"{reason}; it starts again from what it had"
+    worker, _, folder = path.partition(":")
+    since = f"what it did there since its last checkpoint is on worker {worker}, at {folder}"
+    return f"{reason}; it starts again from what it had ({since})"
 
 
 def _of_worker(event: ev.Event, worker: str) -> ev.Event:

@@ -4,6 +4,7 @@ A worker is known by its instance, which is one process. If its connection to th
 joined again, its link continues at the new address. If a new process has its name, the old one is lost.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ from runner.story.context.context import RunContext
 FIND_SECONDS = 1.0
 FIRST_SECONDS = 5.0
 """For how long the run waits for all workers that are there at its start, once one serves it."""
+ALONE_SECONDS = 3.0
+"""For how long there may be no worker until the user should know."""
 GREET_SECONDS = 10.0
 OPEN_SECONDS = 600.0
 CLOSE_SECONDS = 20.0
@@ -65,6 +68,7 @@ class Roster:
         self._said: dict[str, str] = {}
         self._greeted: set[str] = set()
         self._answered = trio.Event()
+        self._alone_since = math.inf
         self._keep: Callable[[Link], None] = lambda _: None
 
     def of_instance(self, instance: str) -> Link | None:
@@ -86,6 +90,18 @@ class Roster:
             while True:
                 await trio.sleep(FIND_SECONDS)
                 await self._find(greeters)
+                await self._say_whether_alone()
+
+    async def _say_whether_alone(self) -> None:
+        """Have the user read that there is no worker, which may not be for a moment only."""
+        if self.links:
+            self._alone_since = math.inf
+            self._said.pop("alone", None)
+            return
+        self._alone_since = min(self._alone_since, trio.current_time())
+        if trio.current_time() - self._alone_since > ALONE_SECONDS:
+            where = f"the cluster is at {self._hub.address}"
+            await self.say_once("alone", f"no worker serves this run now, so its stories wait; {where}")
 
     async def close(self) -> None:
         """Say to every worker that the run has ended."""
@@ -113,15 +129,17 @@ class Roster:
                 greeters.start_soon(self._greet, address)
 
     async def _greet(self, address: str) -> None:
+        name = address
         try:
             hello = Hello(version=version("autopilot-multi"))
             greeting = await self._hub.ask(address, hello, limit=GREET_SECONDS)
             if isinstance(greeting, Greeting):
+                name = greeting.name
                 await self._join(address, greeting)
         except ConnectionError:
             return  # it is asked again in a second
         except ClusterError as error:
-            await self.say_once(address, f"worker {address} is not used: {error.message}")
+            await self.say_once(address, f"worker {name} is not used: {error.message}")
         finally:
             self._greeted.discard(address)
             self._answered.set()

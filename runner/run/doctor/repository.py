@@ -18,8 +18,18 @@ from runner.run.doctor.check import Check, Severity
 _NAMED = 3
 
 
-def readiness(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Check]:
-    """Yield what would stop a run of this repository, or surprise its stories."""
+def readiness(
+    start: Path,
+    settings: Settings,
+    root: Path,
+    environ: dict[str, str],
+    *,
+    stories: Sequence[Story] | None = None,
+) -> Iterator[Check]:
+    """Yield what would stop a run of this repository, or surprise its stories.
+
+    These are the stories of its files, unless others are given.
+    """
     try:
         repository = Repository.open(start)
     except IsolationError:
@@ -33,7 +43,10 @@ def readiness(start: Path, settings: Settings, root: Path, environ: dict[str, st
         hint = error.hint if repository.head() else 'git add -A && git commit -m "Initial commit"'
         yield Check(name="base", level=Severity.FAIL, detail=error.message, hint=hint)
     yield from _folders(repository.common_dir, settings, root)
-    yield from _stories(repository, settings, environ)
+    if stories is None:
+        yield from _stories(repository, settings, environ)
+    else:
+        yield from _carried(repository, settings, stories, environ)
     yield from _unseen(repository, settings)
     if repository.has_identity:
         yield Check(name="identity", level=Severity.OK, detail="commits are made under your name")
@@ -78,6 +91,13 @@ def _stories(repository: Repository, settings: Settings, environ: dict[str, str]
             level=Severity.OK,
             detail=f"{count(len(stories), 'story', 'stories')} in {settings.stories}",
         )
+    yield from _carried(repository, settings, stories, environ)
+
+
+def _carried(
+    repository: Repository, settings: Settings, stories: Sequence[Story], environ: dict[str, str]
+) -> Iterator[Check]:
+    """Yield what stories need and this machine does not have."""
     for story in stories:
         try:
             workers_of(story, settings)

@@ -57,7 +57,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from pathlib import Path
 
     from runner.core.errors import UsageError
-    from runner.remote.cluster.address import certificates, parse, require_packages, security_for
+    from runner.remote.cluster.address import (
+        certificates,
+        parse,
+        require_packages,
+        security_for,
+    )
     from runner.remote.cluster.worker.process import WorkerOptions, serve
 
     require_packages()
@@ -79,9 +84,21 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         labels=tuple(arguments.label),
         folder=arguments.folder or "",
         port=arguments.port,
-        contact=arguments.contact,
+        contact=_contact(arguments.contact) if arguments.contact else "",
     )
     return serve(options, output.say)
+
+
+def _contact(text: str) -> str:
+    from runner.core.errors import UsageError
+    from runner.remote.cluster.address import with_protocol
+
+    try:
+        return with_protocol(text)
+    except UsageError as error:
+        raise UsageError(
+            f"'--contact {text}' is not an address", hint="for example --contact tls://gateway:9000."
+        ) from error
 
 
 def _amount(text: str) -> tuple[str, float]:

@@ -70,10 +70,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             output.say(require_drafts(site.repository, site.settings))
     if note := _work_items(plan):
         output.say(note)
-    from runner.remote.cluster.entrance import carriers_of
+    from runner.remote.cluster.entrance import require_cluster
 
-    carriers_of(plan.settings, plan.repository.top)  # what is wrong about the cluster is said before anything
     active = any(story.id not in plan.finished for story in plan.own)
+    require_cluster(plan.settings, plan.repository.top, active=active)
     if arguments.detach and active:
         from runner.cli.detached import detach
 

@@ -122,6 +122,16 @@ def unplaced(
     return waiting
 
 
+def unmet(stories: Sequence[Story], rooms: Sequence[Room]) -> dict[StoryId, str]:
+    """Return which stories no worker that is here could ever have, and what they need of one."""
+    needs = {story.id: story.needs for story in stories}
+    return {
+        name: described(wanted)
+        for name, wanted in needs.items()
+        if rooms and not any(room.meets(wanted) for room in rooms)
+    }
+
+
 def described(needs: Needs) -> str:
     """Return needs in words."""
     words = [f"{name} {amount:g}" for name, amount in amounts_of(needs).items()]

@@ -16,7 +16,8 @@ from trio import to_thread
 
 from runner.remote.cluster.wire.bridge import call_asyncio
 from runner.remote.cluster.wire.dask_settings import set_up_dask
-from runner.remote.cluster.wire.messages import Answer, ClusterError, Request, pack, read_answer
+from runner.remote.cluster.wire.messages import Answer, Request, pack, read_answer
+from runner.remote.cluster.wire.reach import unreachable
 
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Security
@@ -176,11 +177,7 @@ async def open_hub(address: str, security: "Security | None") -> AsyncIterator[H
         try:
             ended = await ready.wait()
         except ConnectionError as error:
-            raise ClusterError(
-                f"cannot connect to the cluster at {address or 'loopback'}: {error}",
-                hint="does its scheduler run there, and do both sides have the certificates of "
-                "`autopilot-multi cluster init`?",
-            ) from error
+            raise unreachable(address, error) from error
         try:
             yield hub
         finally:

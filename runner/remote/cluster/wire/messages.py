@@ -12,7 +12,7 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event, decode, encode
 from runner.core.model import RunId
 
-PROTOCOL = 3
+PROTOCOL = 4
 CHUNK = 4 << 20
 """How many bytes of a file travel in one message."""
 
@@ -150,7 +150,8 @@ class Talk(Struct, frozen=True, kw_only=True):
 class Start(Struct, frozen=True, kw_only=True):
     """Work on this story, from these commits; `tip` is where its branch is, empty if there is none.
 
-    Without a fence it is only expected: the worker may prepare for it.
+    Without a fence it is only expected: the worker may prepare for it. `left` is a commit of what an earlier
+    session left uncommitted.
     """
 
     story: dict[str, Any]
@@ -159,6 +160,7 @@ class Start(Struct, frozen=True, kw_only=True):
     branches: dict[str, str]
     past: dict[str, Any] | None = None
     talk: Talk | None = None
+    left: str = ""
 
 
 class Levels(Struct, frozen=True, kw_only=True):
@@ -205,7 +207,8 @@ class Listen(Struct, frozen=True, kw_only=True, tag=True):
 class Bundle(Struct, frozen=True, kw_only=True):
     """Commits that come before the events which name them: `data` is a small pack.
 
-    Without it they are a bundle, to be fetched by its name.
+    Without it they are a bundle, to be fetched by its name. `tip` is where the branch is now, `left` a commit
+    of what is uncommitted in the story's worktree; empty if nothing is.
     """
 
     name: str
@@ -213,6 +216,12 @@ class Bundle(Struct, frozen=True, kw_only=True):
     branch: str
     tip: str
     data: bytes = b""
+    left: str = ""
+
+    @property
+    def newest(self) -> str:
+        """The commit that has all the others behind it."""
+        return self.left or self.tip
 
 
 class Batch(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,12 @@
 """A worker's own clone of a coordinator's repository: made once, kept, and brought up to date by bundles."""
 
 import re
+import secrets
+import shutil
 from pathlib import Path
 
 from isolation.git.clones.travel import check_out_base, commits_here, set_branch, take_travel_bundle
+from isolation.git.clones.uncommitted import forget_uncommitted, keep_uncommitted, uncommitted_of
 from isolation.git.repository import Repository, init_repository
 from isolation.paths import worktree_path
 from isolation.worktree.earlier import set_branch_aside
@@ -27,9 +30,14 @@ class Clone:
         self._path = self.folder / "repo"
 
     def open(self) -> Repository:
-        """Return the clone; an empty one is made at first."""
-        if not (self._path / ".git").is_dir():
-            return init_repository(self._path)
+        """Return the clone; an empty one is made at first, and has its name once it is whole."""
+        if self._path.is_dir():
+            return Repository.open(self._path)
+        if shutil.which("git") is None:
+            raise ClusterError("git is not installed there, or not on its PATH", hint="install git there.")
+        making = self.folder / f"making-{secrets.token_hex(8)}"
+        init_repository(making)
+        making.rename(self._path)
         return Repository.open(self._path)
 
     def have(self) -> tuple[str, ...]:
@@ -71,6 +79,10 @@ class Clone:
             set_branch_aside(repository, branch, path if path.exists() else None)
         if start.tip:
             set_branch(repository, branch, start.tip)
+        if start.left:
+            keep_uncommitted(repository, story_id, start.left)
+        elif left := uncommitted_of(repository, story_id):
+            forget_uncommitted(repository, story_id, left)
 
     def _bundle(self, name: str) -> Path:
         if not _NAME.fullmatch(name):

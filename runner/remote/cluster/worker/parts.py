@@ -4,7 +4,7 @@ A worker holds all clones of the run from its start, so that no other run gets o
 clone come before the first story that works there, and only then can its tree be looked at.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -71,6 +71,8 @@ class Parts:
         clones: Mapping[str, RunClone],
         plans: Mapping[str, EnforcementPlan],
         stories: Sequence[Story],
+        *,
+        opened: Callable[[Site], None],
         nursery: trio.Nursery,
     ) -> None:
         self.ended = trio.Event()
@@ -78,6 +80,7 @@ class Parts:
         self._clones = clones
         self._plans = plans
         self._stories = stories
+        self._tell = opened
         self._nursery = nursery
         self._open: dict[str, RunContext] = {HOME: home}
         self._opening = {name: trio.Lock() for name in clones}
@@ -101,6 +104,7 @@ class Parts:
                 part = await to_thread.run_sync(self._opened, repo)
                 await self._nursery.start(self._keep, part)
                 self._open[repo] = part
+                self._tell(self._require(repo).site)
         return self._open[repo]
 
     def _opened(self, repo: str) -> RunContext:
@@ -131,9 +135,13 @@ async def open_parts(
     clones: Mapping[str, RunClone],
     plans: Mapping[str, EnforcementPlan],
     stories: Sequence[Story],
+    opened: Callable[[Site], None],
 ) -> AsyncIterator[Parts]:
-    """Have the parts of a run be opened for the time of the block; `home` is that of its own repository."""
+    """Have the parts of a run be opened for the time of the block; `home` is that of its own repository.
+
+    `opened` is called for each other repository once it is open.
+    """
     async with visible(home), pooling(home), trio.open_nursery() as nursery:
-        parts = Parts(home, clones, plans, stories, nursery)
+        parts = Parts(home, clones, plans, stories, opened=opened, nursery=nursery)
         yield parts
         parts.ended.set()

@@ -27,6 +27,9 @@ OPERATION = "autopilot_multi"
 SLOTS, FOLDER, LABELS = (f"AUTOPILOT_MULTI_WORKER_{name}" for name in ("SLOTS", "FOLDER", "LABELS"))
 
 
+_ENDS = "it is ending"
+
+
 class ServiceThread:
     """The thread in which stories run."""
 
@@ -57,11 +60,14 @@ class ServiceThread:
     async def answer(self, data: bytes) -> bytes:
         """Answer a request of a coordinator, in Dask's loop; once it ends, all are refused."""
         if self._ending:
-            return pack(Refusal(message="it ends"))
+            return pack(Refusal(message=_ENDS))
         service, token = self._service, self._token
         if service is None or token is None:
             raise RuntimeError("the worker has not begun")
-        return await call_trio(token, lambda: service.answer(bytes(data)))
+        try:
+            return await call_trio(token, lambda: service.answer(bytes(data)))
+        except trio.Cancelled:  # it waited here for news when the worker was ended
+            return pack(Refusal(message=_ENDS))
 
     async def end(self) -> None:
         """End all sessions, then the thread."""

@@ -6,16 +6,20 @@ connection to the scheduler broke; sessions continue, and another Dask worker of
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from runner.remote.cluster.wire.dask_settings import set_up_dask
 from runner.remote.cluster.wire.messages import ClusterError
+from runner.remote.cluster.wire.reach import is_final, reach, unreachable
 from runner.remote.cluster.worker.preload import (
     FOLDER,
     LABELS,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 60
 RETRY_SECONDS = 1.0
+REACH_SECONDS = 5.0
 PATIENCE_SECONDS = 600.0
 """For how long a worker looks for a scheduler that it has lost, as it waits for a coordinator."""
 
@@ -63,10 +68,16 @@ async def _serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    thread = ServiceThread(offer_from(os.environ, name=name, resources=options.resources))
+    if shutil.which("git") is None:
+        raise ClusterError("git is not installed, or not on the PATH of this worker", hint="install git.")
+    offer = offer_from(os.environ, name=name, resources=options.resources)
+    _require_folder(offer.folder)
+    thread = ServiceThread(offer)
     await asyncio.to_thread(thread.start)
     member = Member(options, name, thread, ended)
     try:
+        if not await member.reach(say):
+            return 0
         await member.join()
         say(f"worker {name} waits for stories at {options.address}; Ctrl-C ends it")
         while await member.was_cut_off():
@@ -82,6 +93,19 @@ async def _serve(options: WorkerOptions, say: Callable[[str], None]) -> int:
     return 0
 
 
+def _require_folder(folder: Path) -> None:
+    """Raise unless clones can be made in a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise ClusterError(
+            f"this worker cannot write to its folder {folder}: {error.strerror}",
+            hint="name another one with --folder, or AUTOPILOT_MULTI_WORKER_FOLDER.",
+        ) from error
+
+
 class Member:
     """The worker as Dask knows it; one that Dask gave up, since its connection broke, is replaced."""
 
@@ -95,6 +119,25 @@ class Member:
         self._joined = 0
         self._worker: Worker | None = None
         self._dismissed = False
+
+    async def reach(self, say: Callable[[str], None]) -> bool:
+        """Wait for the scheduler, which may be about to start; false if the worker is to end before."""
+        address, said = self._options.address, ""
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while not self._ended.is_set():
+            try:
+                await reach(address, self._options.security, role="worker", limit=REACH_SECONDS)
+            except OSError as error:
+                failure = unreachable(address, error)
+                if is_final(error) or time.monotonic() > deadline:
+                    raise failure from error
+                if not said:
+                    say(f"{failure.message}; it tries for {CONNECT_SECONDS} s")
+                said = failure.message
+                await self._unless_ended(asyncio.sleep(RETRY_SECONDS))
+            else:
+                return True
+        return False
 
     async def join(self) -> None:
         """Join the cluster; raises ClusterError if that is not possible."""

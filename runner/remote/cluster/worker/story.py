@@ -64,8 +64,11 @@ class WorkedStory:
             story_id=story.id,
             outbox=outbox,
             repository=run.repository,
+            worktree=run.workspace_path(story.id),
             folder=run_dir(run.home.common_dir, snapshot.run_id) / "cluster",
-            known=[commit for commit in (run.base, start.tip, *start.branches.values()) if commit],
+            known=[
+                commit for commit in (run.base, start.tip, start.left, *start.branches.values()) if commit
+            ],
             talk=self._talk,
         )
         self._log = EventLog(store=self._relay, snapshot=snapshot, wall_clock=wall_clock, redactor=redactor)

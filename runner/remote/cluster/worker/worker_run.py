@@ -6,19 +6,19 @@ record waits; after a long silence everything ends, and what was done stays in t
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import trio
 from msgspec import convert, structs
 from trio import to_thread
 
-from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.paths import keepers_lock_path, require_component, run_dir
 from runner.agents.catalog import PROGRAMS, workers_of
+from runner.core.agent_settings import AgentSettings
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.events.run_stories import stories_of
@@ -29,12 +29,14 @@ from runner.core.settings import Settings
 from runner.core.text.redaction import Redactor
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
+from runner.plan.repositories.site import Site
 from runner.plan.settings.json_form import redactor_for
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.records.telemetry import load_spending, records_checkout
 from runner.remote.cluster.travelling import settings_here
 from runner.remote.cluster.wire.messages import (
+    ClusterError,
     Gone,
     Heard,
     Listen,
@@ -47,6 +49,7 @@ from runner.remote.cluster.wire.messages import (
     received,
 )
 from runner.remote.cluster.worker.clone import Clone
+from runner.remote.cluster.worker.doctor import clone_findings, machine_findings
 from runner.remote.cluster.worker.machine import MachineWatch
 from runner.remote.cluster.worker.outbox import Outbox
 from runner.remote.cluster.worker.parts import Parts, RunClone, clones_of, enforcements_of, open_parts
@@ -142,6 +145,7 @@ class WorkerRun:
         assert self._log is not None  # noqa: S101  the events were taken
         settings, home = self._settings, clones[HOME].site
         repository, root = home.repository, home.worktree_root
+        _require_agents(self._all, settings)
         plans = await to_thread.run_sync(enforcements_of, clones, self._all)
         assignment = Assignment(
             repository=repository,
@@ -166,14 +170,14 @@ class WorkerRun:
         watch = MachineWatch(self._context, self._slots, partial(Probe(PROGRAMS), root))
         self._outbox = Outbox(repository.common_dir, self.run_id, await watch.look(()))
         async with (
-            open_parts(self._context, clones, plans, self._all) as self._parts,
+            open_parts(self._context, clones, plans, self._all, self._examine_clone) as self._parts,
             trio.open_nursery() as nursery,
         ):
             self._nursery = nursery
             nursery.start_soon(watch.keep, self._running, self._machine)
             nursery.start_soon(self._watch_silence)
             if self._request.examine:
-                nursery.start_soon(self._examine, repository)
+                nursery.start_soon(self._examine, machine_findings, home)
             task_status.started()
             await self.closed.wait()
             nursery.cancel_scope.cancel()
@@ -304,12 +308,16 @@ class WorkerRun:
 
     async def _work(self, worked: WorkedStory, after: WorkedStory | None) -> None:
         name = worked.story.id
-        trouble = ""
+        trouble, has_left = "", False
         try:
             if after is not None:
                 await after.over.wait()
             trouble = await worked.run()
+            has_left = True
         finally:
+            if not has_left:  # this worker is ending, and must not get the story again
+                self.outbox.machine = structs.replace(self.outbox.machine, stories=0)
+                trouble = "it is ending"
             for known in (self._stories, self._expected, self._leaving):
                 if known.get(name) is worked:
                     del known[name]
@@ -327,10 +335,17 @@ class WorkerRun:
     def _machine(self, machine: Machine) -> None:
         self.outbox.machine = machine
 
-    async def _examine(self, repository: Repository) -> None:
-        """Say what would stop stories on this machine."""
-        for words in await to_thread.run_sync(_findings, repository.top):
-            self.outbox.note(words)
+    def _examine_clone(self, site: Site) -> None:
+        """Have the doctor look at the clone of another repository, in which a first story is to work."""
+        if self._request.examine and self._nursery is not None:
+            self._nursery.start_soon(self._examine, clone_findings, site)
+
+    async def _examine(self, look: Callable[[Site, Sequence[Story]], list[str]], site: Site) -> None:
+        """Say what would stop stories here, and in which repository if there are several."""
+        assert self._log is not None  # noqa: S101  the run is open
+        name = self._log.snapshot.repo_name(site.name)
+        for words in await to_thread.run_sync(look, site, self._all):
+            self.outbox.note(f"{words} (in {name})" if name else words)
 
     async def _watch_silence(self) -> None:
         """End the run when its coordinator has not been heard of for very long."""
@@ -340,18 +355,23 @@ class WorkerRun:
                 self.closed.set()
 
 
+def _require_agents(stories: Sequence[Story], settings: Settings) -> None:
+    """Raise if an agent of the user's own is not here; each attempt of its stories would fail at once."""
+    for story in stories:
+        for worker in workers_of(story, settings).order:
+            own = settings.agents.get(worker.agent.name, AgentSettings())
+            program = next(iter(own.argv or own.acp), "")
+            # A path with a folder may be one of the story's worktree.
+            if program and os.sep not in program and shutil.which(program, path=own.env.get("PATH")) is None:
+                name = worker.agent.name
+                raise ClusterError(
+                    f"story {story.id}: agent '{name}' cannot start: no program '{program}' on PATH there"
+                )
+
+
 def _expectation(start: Start) -> Start:
     """Return what must be the same for a story that was expected and is placed now."""
     return structs.replace(start, fence=0)
-
-
-def _findings(top: Path) -> list[str]:
-    from runner.run.doctor.check import Severity
-    from runner.run.doctor.examination import examine
-
-    own = {"coordinator", "journal"}  # it is this run that holds them
-    found = (check for check in examine(top, dict(os.environ)) if check.name not in own)
-    return [f"{check.name}: {check.detail}" for check in found if check.level is Severity.FAIL]
 
 
 def _clock(coordinator: float) -> Callable[[], float] | None:

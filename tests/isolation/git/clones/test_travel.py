@@ -24,13 +24,13 @@ def test_a_small_pack_brings_a_commit_and_moves_its_branch(repo: Path, tmp_path:
     subprocess.run(["git", "clone", "-q", str(repo), str(tmp_path / "other")], check=True)
     tip = _commit(repo, "new.txt", "new")
     here, there, folder = Repository.open(repo), Repository.open(tmp_path / "other"), tmp_path / "packs"
-    pack = packed(here, folder, tip, without=[base], most=1 << 16)
+    pack = packed(here, folder, [tip], without=[base], most=1 << 16)
     assert 0 < len(pack) < 1000
     assert not list(folder.iterdir())
     unpack(there, pack)
     move_branch(there, "autopilot/a", tip)
     assert git(there.top, "show", "autopilot/a:new.txt") == "new"
-    assert packed(here, folder, tip, without=[base], most=10) == b"", "too large for that"
+    assert packed(here, folder, [tip], without=[base], most=10) == b"", "too large for that"
 
 
 def test_what_a_branch_leaves_behind_is_kept(repo: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_pack_whose_objects_name_what_is_not_there_is_refused(repo: Path, tmp_
     subprocess.run(["git", "clone", "-q", str(repo), str(tmp_path / "other")], check=True)
     first = _commit(repo, "first.txt", "first")
     tip = _commit(repo, "second.txt", "second")
-    pack = packed(Repository.open(repo), tmp_path / "packs", tip, without=[first], most=1 << 16)
+    pack = packed(Repository.open(repo), tmp_path / "packs", [tip], without=[first], most=1 << 16)
     there = Repository.open(tmp_path / "other")
     with pytest.raises(IsolationError):
         unpack(there, pack)
