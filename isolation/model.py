@@ -143,7 +143,10 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
 
 
 class Workspace(Struct, frozen=True, kw_only=True):
-    """A story's own checkout, verified to exist; `prepared` if what prepares one has run in it already."""
+    """A story's own checkout, verified to exist; `prepared` if what prepares one has run in it already.
+
+    `index` is what the file system said about git's index after a checkout; empty if that is not known.
+    """
 
     path: Path
     branch: str
@@ -151,6 +154,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
     head: str
     reattached: bool
     prepared: bool = False
+    index: tuple[int, ...] = ()
 
 
 class Closing(Struct, frozen=True, kw_only=True):

@@ -135,12 +135,22 @@ async def _open_worktree(
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     else:
+        await after_checkouts(limiter)
         opened.closing = await _closed(repository, request, opened, pool, sweep=sweep)
     finally:
         removed = opened.closing is not None and opened.closing.removed
         if mounted and symlink_directories and opened.begun and not removed:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
                 await offload(relink, repository, request.path, symlink_directories)
+
+
+async def after_checkouts(limiter: "trio.CapacityLimiter") -> None:
+    """Wait until the stories have their files that are waiting for them now: these are to start first.
+
+    A story that has ended can wait. To commit and remove a large tree takes as long as to check one out.
+    """
+    async with limiter:
+        pass
 
 
 async def _closed(

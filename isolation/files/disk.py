@@ -7,9 +7,13 @@ Standard library only. Three rules keep the locks exclusive:
 - After locking, the inode is compared with what the path names now.
 """
 
+import errno
 import fcntl
 import os
+import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -98,6 +102,15 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
     sync_folder(path.parent)
 
 
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a new file whose content survives a power failure; its name does once its folder is synced."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in a folder survive a power failure, such as that of a file that was just renamed."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -107,27 +120,93 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+class _Syncs:
+    """The waits for the disk of one file system; `number` counts those that began, from 1 on."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.active = False
+        self.number = 0
+        self.ended = 0
+        self.failed = 0
+        self.error = OSError()
+
+
+_syncs: dict[int, _Syncs] = {}
+_syncs_lock = threading.Lock()
+
+
 def sync_disk(path: Path) -> None:
     """Make all that was written to the disk of a folder survive a power failure; one that is gone has none.
 
     One wait for the disk, however many files there are. It is never left out: whether a session has written
-    something, only the kernel knows. Raises OSError if the disk could not write something.
+    something, only the kernel knows. Threads that come while another one waits share the next wait. Raises
+    OSError if the disk could not write something.
     """
-    import ctypes  # what only shows something need not load it
-
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(libc, "syncfs"):  # macOS
-            os.sync()
-        elif libc.syncfs(folder) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(path))
+        with _syncs_lock:
+            syncs = _syncs.setdefault(os.fstat(folder).st_dev, _Syncs())
+        if _begin(syncs):
+            _sync(syncs, folder, path)
     finally:
         os.close(folder)
+
+
+def _begin(syncs: _Syncs) -> bool:
+    """Return whether it is for this thread to wait for the disk; False once another has done so since.
+
+    A wait that began earlier does not count: what was written since then need not be part of it.
+    """
+    with syncs.changed:
+        enough = syncs.number + 1
+        while syncs.active and syncs.ended < enough:
+            syncs.changed.wait()
+        if syncs.ended >= enough:
+            if syncs.failed >= enough:
+                raise OSError(syncs.error.errno, syncs.error.strerror, syncs.error.filename)
+            return False
+        syncs.active, syncs.number = True, enough
+    return True
+
+
+def _sync(syncs: _Syncs, folder: int, path: Path) -> None:
+    """Wait for the disk, and let those know who share it."""
+    error: OSError | None = OSError(errno.EINTR, os.strerror(errno.EINTR), str(path))
+    try:
+        _flush(folder, path)
+        error = None
+    except OSError as found:
+        error = found
+        raise
+    finally:
+        with syncs.changed:
+            syncs.active, syncs.ended = False, syncs.number
+            if error is not None:
+                syncs.failed, syncs.error = syncs.number, error
+            syncs.changed.notify_all()
+
+
+def _flush(folder: int, path: Path) -> None:
+    syncfs = _syncfs()
+    if syncfs is None:
+        os.sync()
+    elif number := syncfs(folder):
+        raise OSError(number, os.strerror(number), str(path))
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    """Return what syncs the disk of an open folder, and returns an error's number or zero; None on macOS."""
+    import ctypes  # what only shows something need not load it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "syncfs"):
+        return None
+    return lambda folder: ctypes.get_errno() if libc.syncfs(folder) != 0 else 0
 
 
 def read_tail(path: Path, size: int) -> bytes:

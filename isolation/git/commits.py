@@ -22,6 +22,7 @@ from isolation.errors import (
 from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, read_status
 from isolation.git.commit_flaws import conflict_markers, may_have_markers, restore, reveal_hidden
+from isolation.git.direct.racy_index import settle_racy
 from isolation.git.direct.refs import COMMIT_ID
 from isolation.git.forecast.merge_answers import named_in_messages
 from isolation.git.repository import GitOutput, Repository, failure
@@ -81,15 +82,27 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 def checkpoint(
-    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
+    repository: Repository,
+    cwd: Path,
+    branch: str,
+    message: str,
+    date: float,
+    *,
+    base: str,
+    since: str,
+    index: tuple[int, ...] = (),
 ) -> Checkpoint:
     """Commit everything in a worktree to its branch; if nothing changed, the branch stays.
 
-    `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
-    `since` is where the branch was before the session. Raises `UncommittableError` for what the next session
-    can put right: an unfinished merge, or changes that were hidden from git. No session may be alive there.
+    `date` is the commit's author and committer date: the same for a repeat of the same checkpoint. `since` is
+    where the branch was before the session, and `index` that of the workspace. Raises `UncommittableError`
+    for what the next session can put right: an unfinished merge, or changes that were hidden from git. No
+    session may be alive there.
     """
     with repository.visiting(cwd):
+        git_dir = own_git_dir(cwd)
+        if git_dir is not None:
+            settle_racy(git_dir, cwd, index, len(base) // 2)
         return _checkpoint(repository, cwd, branch, message, date, base=base, since=since)
 
 

@@ -46,11 +46,30 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     """
     env = fresh_index(index)
     committed = _committed(repository, cwd, env, tip)
-    present, gone = _owned(repository, cwd, env, claim, committed)
-    if not present and not gone:  # the usual case at the start of a story that makes new files
-        index.unlink(missing_ok=True)
-        return ClaimTree(tree=committed.tree, changed=())
-    committed.write(index)
+    found = _found(cwd, claim, committed)
+    if found.present or found.gone or found.others:
+        with repository.visiting(cwd, index):
+            built = _built(repository, cwd, env, found, claim=claim, committed=committed, tip=tip)
+    else:  # the usual case at the start of a story that makes new files
+        built = ClaimTree(tree=committed.tree, changed=())
+    index.unlink(missing_ok=True)
+    return built
+
+
+def _built(
+    repository: Repository,
+    cwd: Path,
+    env: dict[str, str],
+    found: "_Found",
+    *,
+    claim: Claim,
+    committed: "_Committed",
+    tip: str,
+) -> ClaimTree:
+    committed.write(Path(env["GIT_INDEX_FILE"]))
+    present, gone = found.present, found.gone
+    if found.others:
+        present = [*present, *_untracked(repository, cwd, env, claim)]
     # Removals first, so that a folder can take the place of a file.
     if gone:
         _update(repository, cwd, env, ("--force-remove",), gone)
@@ -62,7 +81,6 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     else:  # all of it is new or gone, so all of it differs
         changed = tuple(sorted((*present, *gone), key=os.fsencode))
     tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else committed.tree
-    index.unlink(missing_ok=True)
     # What was new may have vanished before git read it.
     return ClaimTree(tree=tree, changed=changed if tree != committed.tree else ())
 
@@ -149,10 +167,16 @@ def differing(
     return found
 
 
-def _owned(
-    repository: Repository, cwd: Path, env: dict[str, str], claim: Claim, committed: _Committed
-) -> tuple[list[str], list[str]]:
-    """Return the claim's paths that exist, and its tracked paths that no longer do."""
+class _Found(Struct, frozen=True, kw_only=True):
+    """Of a claim, the tracked paths that exist and that do not, and whether there may be `others`."""
+
+    present: list[str]
+    gone: list[str]
+    others: bool
+
+
+def _found(cwd: Path, claim: Claim, committed: _Committed) -> _Found:
+    """Return what the working tree has of a claim, without a process."""
     specs = roots(claim)
     present: list[str] = []
     gone: list[str] = []
@@ -166,10 +190,12 @@ def _owned(
             present += [path] if (cwd / path / ".git").exists() else []
         else:
             (present if _is_entry(cwd, path) else gone).append(path)
-    if not _has_others(cwd, specs, tracked):
-        return present, gone
-    committed.write(Path(env["GIT_INDEX_FILE"]))
-    listing = ("--literal-pathspecs", "ls-files", "-z", "--others", "--exclude-standard", "--", *specs)
+    return _Found(present=present, gone=gone, others=_has_others(cwd, specs, tracked))
+
+
+def _untracked(repository: Repository, cwd: Path, env: dict[str, str], claim: Claim) -> list[str]:
+    """Return the claim's paths that are neither tracked nor ignored."""
+    listing = ("--literal-pathspecs", "ls-files", "-z", "--others", "--exclude-standard", "--", *roots(claim))
     others = repository.run(*listing, cwd=cwd, env=env).fields()
     nested = [path for path in others if path.endswith("/") and claim.owns(path.rstrip("/"))]
     if nested:
@@ -177,7 +203,7 @@ def _owned(
             f"its claim holds other git repositories, which cannot be committed: {named(nested)}",
             hint="remove them, or have git ignore them, then run again",
         )
-    return [*present, *(path for path in others if claim.owns(path))], gone
+    return [path for path in others if claim.owns(path)]
 
 
 def _has_others(cwd: Path, folders: Sequence[str], tracked: Collection[str]) -> bool:

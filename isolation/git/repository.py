@@ -35,6 +35,7 @@ from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
 from isolation.git.contained.visit import Visit, settle_visit, visit_at, visiting
 from isolation.git.direct.program import git_program, polite_prefix
+from isolation.git.direct.ref_move import move_ref
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
@@ -191,30 +192,20 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
             "GIT_CEILING_DIRECTORIES": _ceiling(where),
             **(env or {}),
         }
-        index = surroundings.get("GIT_INDEX_FILE")
-        if index:
-            settle_visit()
-        visit = None if index else visit_at(where)
-        confinement = (
-            visit.confinement
-            if visit
-            else confinement_of(
-                self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
-            )
+        named = surroundings.get("GIT_INDEX_FILE")
+        index, writes = Path(named) if named else None, _UPDATES_FILES in args
+        visit = visit_at(where, index)
+        confinement = visit.confinement if visit else confinement_of(self.paths, where, index, writes=writes)
+        # Hooks in the files of a checkout may be a story's.
+        inside = confinement is None and args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"}
+        whole = (*_NO_HOOKS, *args) if inside else args
+        output = _run(
+            whole, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle, visit=visit
         )
-        if confinement is not None:
-            output = _run(
-                args, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle, visit=visit
-            )
-            if visit:
-                visit.note()
-            elif confinement.store:
-                self._settle(confinement.store)
-        else:
-            # Hooks in the files of a checkout may be a story's.
-            hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"} else ()
-            whole = (*hookless, *args)
-            output = _run(whole, where, surroundings, None, stdin, common=self.common_dir, idle=idle)
+        if visit:
+            visit.note()
+        elif confinement and confinement.store:
+            self._settle(confinement.store)
         if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
             raise CommandKilledError(
                 f"`{_shown(args)}` was killed from outside (signal {-output.returncode})",
@@ -225,14 +216,15 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         return output
 
     @contextmanager
-    def visiting(self, tree: Path) -> Iterator[None]:
-        """Let the commands of a block on a story's tree be one visit. Blocks.
+    def visiting(self, tree: Path, index: Path | None = None) -> Iterator[None]:
+        """Let the commands of a block on a story's tree, or with a private index, be one visit. Blocks.
 
-        No session of the story may be alive; see `contained/visit.py`.
+        None of them may write to files of a shared tree, and no session of the story may be alive; see
+        `contained/visit.py`.
         """
-        confinement = confinement_of(self.paths, tree, None)
-        visit = Visit(tree, confinement, scrubbed(os.environ), self._settle) if confinement else None
-        with visiting(visit):
+        confinement = confinement_of(self.paths, tree, index)
+        user = scrubbed(os.environ)
+        with visiting(Visit(tree, index, confinement, user, self._settle) if confinement else None):
             yield
 
     def _settle(self, store: str) -> None:
@@ -243,7 +235,17 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
 
     def take_over(self, name: str) -> bool:
         """Move a story's branch to where commands in the worktree of this name moved it; true if they did."""
-        return take_over_ref(self.common_dir, name, partial(self.run, check=False), top=self.top)
+        ask, move = partial(self.run, check=False), partial(self.move_ref, check=False)
+        return take_over_ref(self.common_dir, name, ask, move, top=self.top)
+
+    def move_ref(self, ref: str, commit: str, before: str, why: str, *, check: bool = True) -> GitOutput:
+        """Move a branch to a commit by compare-and-swap; zeros `before` mean that there must be none."""
+        settle_visit()
+        if not self._hooks_path and move_ref(
+            self.common_dir, self.top, ref, commit=commit, before=before, why=why
+        ):
+            return GitOutput(returncode=0, stdout="", stderr="")
+        return self.run("update-ref", "-m", why, ref, commit, before, check=check)
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""

@@ -109,8 +109,8 @@ def commit_claim(
         commit = commit_tree(repository, built.tree, (tip,), message, date)
         with metadata_lock(repository.common_dir):
             # Naming the old tip makes it a compare-and-swap: a branch that moved meanwhile is an error.
-            move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
-            repository.run(*move, commit, tip)
+            ref, why = f"refs/heads/{workspace.branch}", "autopilot-multi: checkpoint"
+            repository.move_ref(ref, commit, tip, why)
         tip = commit
     # The branch was at its base and was moved from there by compare-and-swap: this is its only commit.
     first = bool(built.changed) and before == workspace.base

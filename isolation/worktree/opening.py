@@ -9,6 +9,7 @@ what git checked out. The caller can undo the same later, as long as nothing has
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from isolation.git.branches import (
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import merge_parents, named, retried
 from isolation.git.contained.object_store import take_over_left
+from isolation.git.direct.index_file import identity_of
 from isolation.git.direct.linked import add_entry, is_simple
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
@@ -132,6 +134,8 @@ async def create_undoable(
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
         await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
+        if registered.made_tree:  # the next checkout need not wait for the disk
+            await offload(sync_disk, request.path)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -139,15 +143,26 @@ async def create_undoable(
         if isinstance(error, GitCommandError):
             raise WorkspaceError(error.message, hint=error.hint) from error
         raise
-    workspace = Workspace(
+    return _workspace_of(repository, request, registered, prepared=prepared), undo
+
+
+def _workspace_of(
+    repository: Repository, request: WorkspaceRequest, registered: _Registered, *, prepared: bool
+) -> Workspace:
+    index: tuple[int, ...] = ()
+    git_dir = admin_dir(repository, request.path)
+    if git_dir is not None and registered.made_tree and registered.spare is None:
+        with suppress(OSError):
+            index = identity_of(git_dir / "index")
+    return Workspace(
         path=request.path,
         branch=request.branch,
         base=registered.base,
         head=registered.tip,
         reattached=registered.existed,
         prepared=prepared,
+        index=index,
     )
-    return workspace, undo
 
 
 def require_there(repository: Repository, path: Path) -> None:
@@ -388,7 +403,10 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 def _fill(
     repository: Repository, request: WorkspaceRequest, registered: _Registered, pool: Pool | None = None
 ) -> None:
-    """Check out everything that belongs into the tree, and verify it."""
+    """Check out everything that belongs into the tree, and verify it.
+
+    The caller waits for the disk before a session works there: a power failure must leave its files whole.
+    """
     spare = registered.spare
     if spare is None or not spare.is_ready_at(registered.tip):
         with repository.visiting(request.path):
@@ -405,8 +423,6 @@ def _fill(
             (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.size and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
-    if registered.made_tree:  # before a session works there, so that a power failure leaves its files whole
-        sync_disk(request.path)
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import trio
+import trio.testing
 
 from isolation.errors import WorkspaceError
 from isolation.git.repository import Repository
@@ -110,3 +111,33 @@ async def test_a_tree_that_vanished_before_its_story_began_is_made_again(
         assert (path / "README.md").read_text() == "hello\n"
         assert (path / ".env").read_text() == "secret"
         assert git(path, "branch", "--show-current").strip() == request.branch
+
+
+async def test_stories_that_wait_for_their_files_start_before_one_that_ended_is_removed(
+    repository: Repository,
+) -> None:
+    """A worktree is closed behind the checkouts that were asked for before, and not behind later ones."""
+    limiter, order = trio.CapacityLimiter(1), list[str]()
+    release, waiting = trio.Event(), trio.Event()
+
+    async def check_out(name: str) -> None:
+        async with limiter:
+            await release.wait()
+            order.append(name)
+
+    async def end() -> None:
+        async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
+            opened.finished = True
+            nursery.start_soon(check_out, "earlier")
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.set()
+        order.append("closed")
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            await waiting.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            assert wanted(repository).path.exists()
+            release.set()
+    assert order == ["earlier", "closed"]

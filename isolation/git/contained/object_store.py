@@ -46,6 +46,7 @@ OWN = "own"
 """The folder below that of the seal with the stand-ins of each worktree's sessions, which go with it."""
 
 _LOCK_SECONDS = 60.0
+_SETTLED = 10**8
 _CHUNK = 1 << 20
 _FOLDER = pattern(r"[0-9a-f]{2}")
 _HASHES = {38: hashlib.sha1, 62: hashlib.sha256}
@@ -169,8 +170,8 @@ def take_over(common: Path, name: str) -> None:
     taken: list[_Taken] = []
     store = store_of(common, name)
     try:
-        for source, hashed in _stored(store):
-            target = common / "objects" / source.relative_to(store)
+        for inside, hashed in _stored(store):
+            source, target = store / inside, common / "objects" / inside
             if hashed is not None and target.exists():
                 _remove(source)
                 continue
@@ -179,7 +180,7 @@ def take_over(common: Path, name: str) -> None:
                 taken.append(_Taken(source=source, copy=copy, target=target))
             elif os.path.lexists(source):  # else another command has just taken it over
                 _remove(source)
-                _removed.setdefault(store, []).append(str(source.relative_to(store)))
+                _removed.setdefault(store, []).append(inside)
         if taken:
             # Git has synced them, and branches lead to them: what is removed must be on the disk elsewhere.
             sync_disk(common / "objects")
@@ -192,8 +193,8 @@ def take_over(common: Path, name: str) -> None:
     take_over_large(common, name)
 
 
-def _stored(store: Path) -> Iterator[tuple[Path, "Callable[[], hashlib._Hash] | None"]]:
-    """Yield what is in a store where objects are, each with the hash of its name; None if it cannot be one.
+def _stored(store: Path) -> Iterator[tuple[str, "Callable[[], hashlib._Hash] | None"]]:
+    """Yield the paths in a store where objects are, each with the hash of its name; None if it cannot be one.
 
     What git is writing, or was when it was killed, is left out.
     """
@@ -201,14 +202,28 @@ def _stored(store: Path) -> Iterator[tuple[Path, "Callable[[], hashlib._Hash] | 
         if _FOLDER.fullmatch(folder.name) is None:
             continue
         if not folder.is_dir(follow_symlinks=False):
-            yield Path(folder.path), None
+            yield folder.name, None
             continue
-        for entry in _entries(Path(folder.path)):
+        entries = _entries(folder.path)
+        if not entries and store.name == SHARED:
+            _remove_unused(folder)
+        for entry in entries:
             hashed = _HASHES.get(len(entry.name))
             if not entry.is_file(follow_symlinks=False):
-                yield Path(entry.path), None
+                yield f"{folder.name}/{entry.name}", None
             elif hashed is not None:
-                yield Path(entry.path), hashed
+                yield f"{folder.name}/{entry.name}", hashed
+
+
+def _remove_unused(folder: os.DirEntry[str]) -> None:
+    """Remove an empty folder of the commands' store: else they would leave one for each first byte of an id.
+
+    Git may be about to write to one that it has just made; one that is missed all the same is made again by
+    `run_confined`, which repeats the command. A session's command would not be repeated.
+    """
+    with suppress(OSError):
+        if abs(time.time_ns() - folder.stat(follow_symlinks=False).st_ctime_ns) > _SETTLED:
+            os.rmdir(folder.path)  # noqa: PTH106  it is only a name here
 
 
 def take_over_left(common: Path) -> None:
@@ -321,7 +336,7 @@ def _locked(common: Path) -> Iterator[None]:
         yield
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)

@@ -66,6 +66,9 @@ class Answer(Protocol):
 Git = Callable[..., Answer]
 """Runs git outside of the story's tree, with these arguments, and does not raise if it fails."""
 
+Move = Callable[[str, str, str, str], Answer]
+"""Moves a ref to a commit from another one, and says why in its log; does not raise if it fails."""
+
 
 class RefMounts(Struct, frozen=True, kw_only=True):
     """What stands where, so that a process moves the branch of one story only."""
@@ -169,7 +172,7 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
 
     `branch` is the story's own, unless it has the name of the worktree or was given before. With `fresh` the
     branches of others are looked up again, for a session. Git commands on the tree need none of them: they
-    keep the list that the first one got until git packs its refs, since a new file costs new mounts.
+    have a copy of git's own list until git packs its refs, since a new file costs new mounts.
     """
     place, leaf = _place(common, name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
     mounts = place.for_sessions if fresh else place.for_commands
@@ -193,12 +196,14 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         with suppress(OSError):
             replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
     _refresh(place, own)
-    if fresh or not _is_current(mounts.sources[listed], listed):
-        _list_others(place, mounts.sources[listed])
+    if fresh:
+        _write_list(mounts.sources[listed], _with_loose(common, _packed(common)))
+    elif not _is_current(mounts.sources[listed], listed):
+        _write_list(mounts.sources[listed], _packed(common))
     return mounts
 
 
-def take_over_ref(common: Path, name: str, git: Git, *, top: Path) -> bool:
+def take_over_ref(common: Path, name: str, git: Git, move: Move, *, top: Path) -> bool:
     """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks.
 
     `top` is the checkout in which `git` works. A kill or a power failure may have left the lock of the branch
@@ -210,7 +215,7 @@ def take_over_ref(common: Path, name: str, git: Git, *, top: Path) -> bool:
     try:
         with _locked(place):
             for _ in range(_TRIES):
-                if _take_over(place, git):
+                if _take_over(place, git, move):
                     return True
                 _free(common / f"{_PREFIX}{place.own}.lock", (top, common))
     except OSError as error:
@@ -243,17 +248,17 @@ def _locked(place: _Place) -> Iterator[None]:
         yield
 
 
-def _take_over(place: _Place, git: Git) -> bool:
+def _take_over(place: _Place, git: Git, move: Move) -> bool:
     """Take a branch over; false if somebody else moves it, or has locked it, at the same time."""
     ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
     outside = _outside(place.common, ref)
     if inside in {"", outside}:  # a branch that was deleted inside stays, outside
         place.hand_out(outside, inside)
     elif outside != before:
-        _move(git, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
+        _move(git, move, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
         place.hand_out(outside, inside)
     else:
-        moved = _move(git, ref, inside, outside)
+        moved = _move(git, move, ref, inside, outside)
         if moved is None:
             return False
         if moved:
@@ -263,14 +268,14 @@ def _take_over(place: _Place, git: Git) -> bool:
     return True
 
 
-def _move(git: Git, ref: str, commit: str, before: str) -> bool | None:
+def _move(git: Git, move: Move, ref: str, commit: str, before: str) -> bool | None:
     """Move a ref to a commit from another one, empty for none; false if there is no such commit.
 
     None if git did not move it for another reason, such as that it is not where it was.
     """
     # Git wants zeros for a ref that must not exist yet.
     expected = before or "0" * len(commit)
-    answer = git("update-ref", "-m", "autopilot-multi: committed in its worktree", ref, commit, expected)
+    answer = move(ref, commit, expected, "autopilot-multi: committed in its worktree")
     if answer.returncode == 0:
         return True
     return False if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0 else None
@@ -308,11 +313,10 @@ def _refresh(place: _Place, own: str) -> None:
         place.hand_out(outside, inside)
 
 
-def _list_others(place: _Place, file: Path) -> None:
-    """Write the list in which the branches of other stories are found, besides all packed refs."""
-    packed = _packed(place.common)
+def _with_loose(common: Path, packed: bytes) -> bytes:
+    """Return git's list with the branches of all stories, also those that are files."""
     stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
-    for leaf, commit in _loose(place.common / "refs" / NAMESPACE):
+    for leaf, commit in _loose(common / "refs" / NAMESPACE):
         ref = os.fsencode(_PREFIX + leaf)
         stories[ref] = b"%b %b\n" % (commit.encode(), ref)
     lines = _STORIES.sub(b"", packed).splitlines(keepends=True)
@@ -321,7 +325,11 @@ def _list_others(place: _Place, file: Path) -> None:
         at for at, line in enumerate(lines) if line[:1] not in b"#^" and _ref_in(line) > _PREFIX.encode()
     )
     at = next(after, len(lines))
-    text = b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
+    return b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
+
+
+def _write_list(file: Path, text: bytes) -> None:
+    """Write a list of refs, unless it is there; a new file would cost new mounts."""
     try:
         same = file.read_bytes() == text
     except OSError:

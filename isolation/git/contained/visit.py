@@ -5,7 +5,8 @@ changed. During a visit no session of the story is alive, so nothing changes in 
 
 Invariants:
 
-- A visit belongs to one thread. Commands of other threads, and on other trees, know nothing of it.
+- A visit belongs to one thread. Commands of other threads, and on other trees, know nothing of it. In
+  a shared tree a visit is to one private index: the files there are those of several stories.
 - What the commands made is taken over when the visit ends, also by an error, and before the same thread asks
   git about anything outside of the tree. So no branch is visible without its objects.
 """
@@ -26,9 +27,14 @@ class Visit:
     """A visit to one tree; `settle` takes over what its commands made."""
 
     def __init__(
-        self, tree: Path, confinement: Confinement, user: Mapping[str, str], settle: Callable[[str], None]
+        self,
+        tree: Path,
+        index: Path | None,
+        confinement: Confinement,
+        user: Mapping[str, str],
+        settle: Callable[[str], None],
     ) -> None:
-        self.tree = tree
+        self.place = (tree, index)
         self.confinement, self.user = concealed(confinement, user)
         self.key: Key = key_of(self.confinement)
         self._settle = settle
@@ -45,10 +51,10 @@ class Visit:
             self._settle(self.confinement.store)
 
 
-def visit_at(tree: Path) -> Visit | None:
-    """Return the visit that this thread makes to a tree; settle one to another tree."""
+def visit_at(tree: Path, index: Path | None) -> Visit | None:
+    """Return the visit that this thread makes to a tree or a private index; settle one to another place."""
     visit: Visit | None = getattr(_current, "visit", None)
-    if visit is None or visit.tree == tree:
+    if visit is None or visit.place == (tree, index):
         return visit
     visit.settle()
     return None

@@ -97,9 +97,17 @@ def touched(
         stat = _STAT.unpack_from(data, position)
         times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
         numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
-        if times != stat[:4] or tuple(n & _LOW for n in numbers) != (stat[5], *stat[7:]):
+        # Where only seconds are known, a change in the same second leaves no trace here.
+        by_seconds = times[1] == times[3] == 0
+        if by_seconds or times != stat[:4] or tuple(n & _LOW for n in numbers) != (stat[5], *stat[7:]):
             found.append(position)
     return tuple(found)
+
+
+def identity_of(index: Path) -> tuple[int, ...]:
+    """Return what changes whenever an index is written, as the file system has it."""
+    found = index.lstat()
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> bytes:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import sync_disk
+from isolation.files.disk import sync_folder, write_durably
 from isolation.files.plain import read_plain
 from isolation.paths import autopilot_dir
 
@@ -49,13 +49,14 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
             ("gitdir", os.fsencode(f"{path / '.git'}\n")),
             ("locked", os.fsencode(f"{reason}\n")),
         ):
-            (draft / name).write_bytes(text)
+            write_durably(draft / name, text)
         log = first_line_of_log(common, branch, tip)
         if log:
             (draft / "logs").mkdir()
             (draft / "logs" / "HEAD").write_bytes(log)
-        # On the disk before they appear: a power failure leaves no entry whose files are empty.
-        sync_disk(draft)
+        # On the disk before they appear: a power failure leaves no entry whose files are empty. Each was
+        # synced alone: other stories may be writing a lot to this disk, and wait for the lock meanwhile.
+        sync_folder(draft)
         _make_folder(path)
         (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
         try:

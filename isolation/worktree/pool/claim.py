@@ -14,15 +14,16 @@ from msgspec import Struct
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
 from isolation.git.contained.object_store import drop_store
-from isolation.git.direct.index_file import summarize, touched
+from isolation.git.direct.index_file import identity_of, summarize, touched
 from isolation.git.direct.linked import first_line_of_log
 from isolation.git.registrations import lock_reason
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
 from isolation.worktree.checkout_files import BEHIND
+from isolation.worktree.pool.folders import has_same_folders
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.preparation import ignored_files
-from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
+from isolation.worktree.pool.seals import ADMIN_FILES, Seal, folder_times
 
 
 class Spare(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
             and seal.surroundings == surroundings
             and {each.name for each in git_dir.iterdir()} == ADMIN_FILES
             and (git_dir / "HEAD").read_bytes() == f"{seal.commit}\n".encode()
-            and index_identity(git_dir) == seal.index
+            and identity_of(git_dir / "index") == seal.index
         )
     except OSError:
         return False
@@ -66,7 +67,8 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
     """
     path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
     # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
-    others = () if seal.prepared else (("ls-files", "--others"),)
+    times = folder_times(repository.common_dir, seal.name)
+    others = () if seal.prepared or has_same_folders(times, path) else (("ls-files", "--others"),)
     looks = (("diff-files", "--name-only", "--ignore-submodules=none"), *others)
 
     def differs(args: tuple[str, ...]) -> bool:

@@ -20,17 +20,18 @@ from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.contained.object_store import drop_store
-from isolation.git.direct.index_file import IndexSummary, distrust, summarize, touched
+from isolation.git.direct.index_file import IndexSummary, distrust, identity_of, summarize, touched
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
+from isolation.worktree.pool.folders import remember_folders
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import (
     ADMIN_FILES,
     PREFIX,
     REASON,
     Seal,
+    folder_times,
     forget,
-    index_identity,
     load_origin,
     original_index,
     remember_origin,
@@ -220,13 +221,14 @@ def _sealed(
     drop_store(repository.common_dir, path.name)
     recent = (index or summarize(git_dir / "index", len(commit) // 2)).recent
     remember_origin(repository, path, commit, surroundings, recent)
+    remember_folders(repository, folder_times(repository.common_dir, git_dir.name), path, commit)
     return Seal(
         name=git_dir.name,
         path=str(path),
         commit=commit,
         run_id=run_id,
         surroundings=surroundings,
-        index=index_identity(git_dir),
+        index=identity_of(git_dir / "index"),
         guarded=guarded,
         recent=recent,
     )
@@ -247,11 +249,10 @@ def _restore_index(
     source: Path, tree: Path, target: Path, hash_size: int, recent: tuple[int, ...] | None
 ) -> None:
     """Bring the index back that a tree began with, so that git writes again what was changed since."""
-    at = source.stat().st_mtime_ns
-    # Git itself notices what was changed in a later second than the one in which the index was written.
+    # Git itself notices what was changed in a later second than the one in which the index was written. What
+    # was changed in the same one is found here; the other files of that second need not be read again.
     changed = touched(source, tree, hash_size, recent)
     replace_file(target, distrust(source.read_bytes(), changed, hash_size), durable=False)
-    os.utime(target, ns=(at, at))
 
 
 def retire(repository: Repository, path: Path) -> None:

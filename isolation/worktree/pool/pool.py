@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from isolation.git.contained.object_store import drop_store
-from isolation.git.direct.index_file import summarize
+from isolation.git.direct.index_file import identity_of, summarize
 from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import DOT_GIT, POINTER
 from isolation.model import WorkspaceRequest
@@ -36,7 +36,6 @@ from isolation.worktree.pool.seals import (
     claim_seal,
     count_seals,
     forget_gone,
-    index_identity,
     load_seals,
     remember_origin,
     surroundings_of,
@@ -276,7 +275,7 @@ class Pool:
             return False
         common = self.repository.common_dir
         try:
-            now = index_identity(common)
+            now = identity_of(common / "index")
             if self._tree[0] != now:
                 self._tree = (now, summarize(common / "index").size)
             size = self._tree[1]

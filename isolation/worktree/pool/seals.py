@@ -4,6 +4,7 @@ For each tree, by the name of its part of the git directory:
 
 - `<name>.origin` and `<name>.index`: the commit and the index of its checkout, as they were before anything
   ran in it. Stories have them, too, since their trees may become spares.
+- `<name>.folders`: the times of its folders, if it is a spare.
 - `<name>.seal`: it is a spare, ready for a story. A tree of the pool without a seal is half made.
 
 To remove the seal is to claim the spare: of two processes that try, one fails. A crash between two steps
@@ -148,9 +149,14 @@ def original_index(common_dir: Path, name: str) -> Path:
     return _file(common_dir, name, "index")
 
 
+def folder_times(common_dir: Path, name: str) -> Path:
+    """Return the file with the times of a spare's folders."""
+    return _file(common_dir, name, "folders")
+
+
 def forget(common_dir: Path, name: str) -> None:
     """Drop all that is known about a tree, the seal first."""
-    for kind in ("seal", "origin", "index"):
+    for kind in ("seal", "origin", "index", "folders"):
         _file(common_dir, name, kind).unlink(missing_ok=True)
 
 
@@ -191,12 +197,6 @@ def umask() -> int | None:
     except OSError:
         return None
     return int(found[1], 8) if found else None
-
-
-def index_identity(git_dir: Path) -> tuple[int, ...]:
-    """Return what changes when an index is written, as the file system has it."""
-    found = (git_dir / "index").stat()
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _file(common_dir: Path, name: str, kind: str) -> Path:

@@ -71,7 +71,7 @@ def test_empty_folders_may_be_removed_meanwhile(
         root.rmdir()
         (common / "worktrees").rmdir()
 
-    monkeypatch.setattr(linked, "sync_disk", removed)
+    monkeypatch.setattr(linked, "sync_folder", removed)
     git(top, "branch", "mine", "HEAD")
     add_entry(common, root / "mine", "mine", tip, "why")
     git(root / "mine", "checkout", "-q", "--force", "mine", "--")

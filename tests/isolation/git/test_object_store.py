@@ -11,6 +11,7 @@ import pytest
 from isolation.errors import WorkspaceError
 from isolation.git.contained import object_store
 from isolation.git.contained.object_store import (
+    SHARED,
     drop_store,
     object_mounts,
     removed_from,
@@ -25,9 +26,9 @@ from tests.conftest import git
 NAME = "a"
 
 
-def stored(repo: Path, text: str) -> str:
-    """Put an object into the store as a session does; return its id."""
-    store = store_of(repo / ".git", NAME)
+def stored(repo: Path, text: str, name: str = NAME) -> str:
+    """Put an object into a store as a session does; return its id."""
+    store = store_of(repo / ".git", name)
     (repo / "made").write_text(text)
     args = ("hash-object", "-w", "made")
     found = os.environ.get("GIT_OBJECT_DIRECTORY")
@@ -118,6 +119,29 @@ def test_what_is_not_what_its_name_says_is_not_taken_over(repo: Path) -> None:
     assert not any(loose(common / "objects", name).exists() for name in (*names, real))
     assert loose(common / "objects", there).read_bytes() == before
     assert git(repo, "fsck") == ""
+
+
+def test_the_store_of_many_commands_stays_small(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without objects goes once no git can be about to write to it; git makes it again."""
+    common = repo / ".git"
+    monkeypatch.setattr(object_store, "_SETTLED", 10**12)
+    for name in (SHARED, NAME):
+        object_mounts(common, name, Means.MOUNTS)
+        emptied = loose(store_of(common, name), stored(repo, "new\n", name)).parent
+        take_over(common, name)
+        assert emptied.is_dir()
+    monkeypatch.setattr(object_store, "_SETTLED", 0)
+    for name in (SHARED, NAME):
+        take_over(common, name)
+    assert not (store_of(common, SHARED) / emptied.name).exists()
+    assert emptied.is_dir(), "a session may be about to write there"
+    again = stored(repo, "new\n", SHARED)
+    writing = loose(store_of(common, SHARED), again).with_name("tmp_obj_1")
+    writing.write_bytes(b"begun")
+    for _ in range(2):
+        take_over(common, SHARED)
+    assert list(writing.parent.iterdir()) == [writing]
+    assert git(repo, "cat-file", "-p", again) == "new\n"
 
 
 def test_a_repository_that_was_moved_finds_its_stores_again(repo: Path) -> None:

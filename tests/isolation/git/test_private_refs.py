@@ -56,6 +56,7 @@ def test_commands_keep_their_list_while_sessions_get_new_ones(scene: Scene) -> N
     scene.view()
     commands = scene.inside / "packed-refs-of-commands"
     before = commands.stat().st_ino
+    assert commands.read_bytes() == (scene.common / "packed-refs").read_bytes()
     git(scene.repo, "branch", "autopilot/later")
     scene.view(fresh=True)
     scene.view()

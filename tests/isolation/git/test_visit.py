@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from isolation.claims import globs
 from isolation.git import repository as git_door
 from isolation.git.contained import boundary
+from isolation.git.private_index import claim_tree, fresh_index
 from isolation.git.repository import Repository
+from isolation.paths import claim_index_path
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import make
 
@@ -87,3 +90,28 @@ async def test_another_tree_is_no_part_of_the_visit(repository: Repository, look
         "one",
         "two",
     ]
+
+
+def test_a_claim_in_the_shared_tree_is_read_in_one_visit(repository: Repository, looks: list[Path]) -> None:
+    """Its commands share one look and know each other's objects; outside, the tree is whole."""
+    index = claim_index_path(repository.common_dir, "autopilot/one")
+    tip, claim = repository.resolve("HEAD"), globs.compile(("mine", "more"))
+    assert claim_tree(repository, repository.top, index=index, tip=tip, claim=claim).changed == ()
+    for name in ("mine", "more", "other"):
+        (repository.top / name).write_text(f"{name}\n")
+    looks.clear()
+    built = claim_tree(repository, repository.top, index=index, tip=tip, claim=claim)
+    assert looks == [repository.top]
+    assert built.changed == ("mine", "more")
+    assert not list((repository.common_dir / "autopilot" / "objects" / ".shared").glob("??/*"))
+    assert git(repository.top, "show", f"{built.tree}:more") == "more\n"
+
+
+def test_another_index_is_no_part_of_the_visit(repository: Repository, looks: list[Path]) -> None:
+    """Its commands may write to their own index only."""
+    one, two = (claim_index_path(repository.common_dir, f"autopilot/{name}") for name in ("one", "two"))
+    looks.clear()
+    with repository.visiting(repository.top, one):
+        for index in (one, two, one):
+            repository.run("read-tree", "HEAD", env=fresh_index(index))
+    assert looks == [repository.top, repository.top]

@@ -276,7 +276,7 @@ def test_a_branch_that_moved_is_never_overwritten(shared: Repository) -> None:
 def test_what_was_looked_at_once_is_not_looked_at_again(
     shared: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of a commit are listed once; a story that makes new files then takes six git processes."""
+    """The files of a commit are listed once; a story that makes new files then takes five git processes."""
     asked: list[str] = []
     run = Repository.run
 
@@ -294,7 +294,7 @@ def test_what_was_looked_at_once_is_not_looked_at_again(
         assert (made.commits, made.files, made.among) == (1, 1, (f"packages/{story}/new",))
         assert git(shared.top, "diff", "--name-only", workspace.base, made.tip) == f"packages/{story}/new\n"
     # The test itself resolves HEAD first; the commit has an option in front of its name.
-    assert asked == ["rev-parse", "update-ref", "ls-files", "update-index", "write-tree", "-c", "update-ref"]
+    assert asked == ["rev-parse", "update-ref", "ls-files", "update-index", "write-tree", "-c"]
 
 
 def test_a_claim_that_changes_in_any_way_is_committed_as_it_is(shared: Repository) -> None:

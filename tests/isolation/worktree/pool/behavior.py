@@ -21,6 +21,7 @@ from isolation.worktree.opening import create_or_attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.pool.seals import load_seals
 from isolation.worktree.removal import close
+from isolation.worktree.stale_locks import remove_stale_locks
 from tests.conftest import begin_repository, git
 from tests.isolation.worktree.worktrees import git_dir_of, wanted
 
@@ -257,6 +258,7 @@ class Stories:
         spares = len(load_seals(self.repository.common_dir))
         request = self.request(pool)
         if again and request.path.exists():
+            remove_stale_locks(self.repository, request.path, request.branch)  # as a run does first
             assert (await create_or_attach(self.repository, request, trio.CapacityLimiter(2))).reattached
             return await self.open(pool, again=True)
         workspace = await create_or_attach(self.repository, request, trio.CapacityLimiter(2), pool=pool)
