@@ -14,7 +14,6 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story
 from tests.bench import record
+from tests.bench.disk import journaled
 from tests.cluster.machines import Machines, events, machines, moments
 from tests.conftest import begin_repository
 
@@ -52,8 +52,8 @@ def main() -> bool:
 
 
 def _in_a_folder(bench: Callable[[Path], bool]) -> bool:
-    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        return bench(Path(folder))
+    with journaled() as folder:
+        return bench(folder)
 
 
 def _overhead(folder: Path, count: int) -> bool:

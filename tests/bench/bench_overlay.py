@@ -3,8 +3,6 @@
 The whole program, from its start until all 8 stories run, to eight plain adds at once: the first run of a
 repository, which makes the checkout below (cold), and the next one, which finds it and looks at every file of
 it (warm). The gate is 0.15 for warm on 60,000 files.
-
-On a journaled file system in a loop device where the user is root, as for the pool.
 """
 
 import sys
@@ -12,7 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench import record
-from tests.bench.bench_pool import LARGE, SIZES, STORIES, adds_at_once, file_system, prepare, two_runs
+from tests.bench.bench_pool import LARGE, SIZES, STORIES, adds_at_once, prepare, two_runs
+from tests.bench.disk import journaled
 
 WARM = 0.15
 
@@ -20,7 +19,7 @@ WARM = 0.15
 def main() -> bool:
     """Measure and print; False when a gate is missed."""
     sizes = [int(each) for each in sys.argv[1:] if each.isdigit()] or list(SIZES)
-    with file_system() as folder:
+    with journaled() as folder:
         held = [_measure(folder / str(files), files) for files in sizes]
     return all(held)
 

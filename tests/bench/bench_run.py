@@ -10,9 +10,8 @@ them, one after another, measured in the same round. Two ratios have a gate of 1
 The whole program to ideal + workspace time alone is printed beside them. The program has its bytecode, as an
 installed one has. The medians of nine interleaved rounds count, since machines are noisy.
 
-Each of the three works in a repository of its own, and nothing is deleted between the rounds: on some file
-systems (ext4 without a journal) it costs up to forty times as much to create a file soon after many were
-deleted. Whoever removes worktrees leaves that to the next; so git and the program take turns in being first.
+Each of the three works in a repository of its own, and nothing is deleted between the rounds. Whoever removes
+worktrees leaves that to the next; so git and the program take turns in being first.
 """
 
 import json
@@ -20,7 +19,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from statistics import median
 
 from tests.acceptance.program import command, write_story
 from tests.bench import record
+from tests.bench.disk import journaled
 from tests.conftest import git
 
 STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 9
@@ -55,9 +54,9 @@ class Round:
 
 def main() -> bool:
     """Measure and print; False when a gate is missed."""
-    with tempfile.TemporaryDirectory() as folder:
-        _round(Path(folder), 0)  # the first one writes the bytecode
-        rounds = [_round(Path(folder), number) for number in range(1, ROUNDS + 1)]
+    with journaled() as folder:
+        _round(folder, 0)  # the first one writes the bytecode
+        rounds = [_round(folder, number) for number in range(1, ROUNDS + 1)]
     ratios = {
         "run / ideal and worktrees": [each.run / each.least for each in rounds],
         "program / ideal, worktrees and loading": [

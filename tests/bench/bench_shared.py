@@ -7,13 +7,13 @@ done and has its one commit: how the two compare depends on the size of the chec
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance.program import command
 from tests.bench import record
+from tests.bench.disk import journaled
 from tests.conftest import git
 
 PACKAGES, FILES, WINDOW = 40, 97, 8
@@ -52,8 +52,8 @@ def main() -> bool:
 
 
 def _measured(name: str, flags: tuple[str, ...]) -> Way:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "repo"
+    with journaled() as folder:
+        root = folder / "repo"
         _prepare(root)
         argv = command(f"--max-stories={WINDOW}", "--window=fixed", "-q", "--json", *flags)
         began = time.perf_counter()

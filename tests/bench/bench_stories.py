@@ -17,7 +17,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from statistics import median
 
 from tests.acceptance.program import command
 from tests.bench import record
+from tests.bench.disk import journaled
 from tests.conftest import begin_repository
 
 WINDOW = 8
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] = ()) -> bool:
     if shutil.which("parallel") is None:
         record.left_out("stories", "all", "GNU parallel is not installed")
         return True
-    with tempfile.TemporaryDirectory(prefix="bench-stories-") as folder:
-        places = (Path(folder) / f"r{number}" for number in range(10_000))
+    with journaled() as folder:
+        places = (folder / f"r{number}" for number in range(10_000))
         _program(_prepare(next(places), 2), 2)  # writes the bytecode
         rounds = [_round(places, options.stories, options.widths) for _ in range(options.rounds)]
         grown = _grown(places, options.growth, options.rounds)

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench import record
-from tests.bench.bench_pool import adds_at_once, file_system, prepare, two_runs
+from tests.bench.bench_pool import adds_at_once, prepare, two_runs
+from tests.bench.disk import journaled
 from tests.conftest import git
 
 CORES = str(os.cpu_count() or 1)
@@ -65,7 +66,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _measure(template: Path, size: int, count: int, rounds: int) -> None:
     found: dict[str, list[float]] = {}
     for number in range(rounds):
-        with file_system() as folder:
+        with journaled() as folder:
             git(folder, "clone", "-q", "--no-hardlinks", str(template), str(folder / "repo"))
             plain = adds_at_once(folder / "repo", count, "plain")
             for name, way in _ways(folder / "repo", count).items():
