@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from isolation.errors import GitCommandError
-from isolation.git.commits import commit_tree, merge_tree
+from isolation.git.commits import commit_tree
+from isolation.git.forecast.merge_tree import merge_tree
 from isolation.git.repository import Repository
 
 LANDED = "refs/autopilot/landed"

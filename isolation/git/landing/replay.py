@@ -12,7 +12,8 @@ from functools import partial
 from msgspec import Struct
 
 from isolation.errors import GitCommandError
-from isolation.git.commits import commit_tree, merge_tree
+from isolation.git.commits import commit_tree
+from isolation.git.forecast.merge_tree import merge_tree
 from isolation.git.landing.merges import Joined, not_contained
 from isolation.git.repository import Repository
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from isolation.git.commits import merge_tree
 from isolation.git.forecast.forecaster import Forecaster
+from isolation.git.forecast.merge_tree import merge_tree
 from isolation.git.forecast.scratch import scratch
 from isolation.git.repository import Repository
 from tests.conftest import git
