@@ -9,10 +9,13 @@ import os
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.files.plain import LONGEST_POINTER, read_plain
+from isolation.git.contained.private_refs import is_moved
+from isolation.git.direct.tree_look import look_at_tree, settled, staged_since
 from isolation.git.repository import Repository
-from isolation.paths import own_git_dir
+from isolation.paths import current_branch, own_git_dir
 
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
@@ -20,7 +23,8 @@ _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 class CheckoutStatus(Struct, frozen=True, kw_only=True):
     """The state of a checkout. `dirty` holds every path that is changed, staged, in conflict or untracked.
 
-    `deep` holds the submodules in which something is uncommitted.
+    `deep` holds the submodules in which something is uncommitted. With `compared`, which is the index, git
+    has not been asked: some of what is dirty may be ignored, or not be changed after all.
     """
 
     head: str | None
@@ -30,6 +34,38 @@ class CheckoutStatus(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     staged: tuple[str, ...]
     deep: tuple[str, ...]
+    compared: bytes = b""
+
+
+def seen_status(
+    repository: Repository, cwd: Path, branch: str, tip: str, index: tuple[int, ...]
+) -> CheckoutStatus | None:
+    """Return the status of a small worktree without a process; None if only git can tell. Blocks.
+
+    `index` is what the file system said of git's index when it had the files of `tip`, and nothing else was
+    staged. No session may be alive there.
+    """
+    git_dir = own_git_dir(cwd)
+    if (
+        not index
+        or git_dir is None
+        or current_branch(cwd) != branch
+        or is_moved(repository.common_dir, cwd.name)
+    ):
+        return None
+    look = look_at_tree(git_dir, cwd, index, len(tip) // 2)
+    if look is None or repository.branch_tip(branch) != tip:
+        return None
+    return CheckoutStatus(
+        head=tip,
+        branch=branch,
+        dirty=(*look.changed, *look.unknown),
+        conflicts=(),
+        missing=(),
+        staged=(),
+        deep=(),
+        compared=look.index,
+    )
 
 
 def read_status(repository: Repository, cwd: Path) -> CheckoutStatus:
@@ -63,6 +99,20 @@ def read_status(repository: Repository, cwd: Path) -> CheckoutStatus:
         staged=tuple(staged),
         deep=tuple(deep),
     )
+
+
+def after_staging(cwd: Path, status: CheckoutStatus) -> CheckoutStatus:
+    """Return the status with just what is staged now as what is dirty, if git has not been asked before."""
+    git_dir = own_git_dir(cwd)
+    if not status.compared or git_dir is None:
+        return status
+    return replace(status, dirty=staged_since(status.compared, git_dir, len(status.head or "") // 2))
+
+
+def index_identity(cwd: Path) -> tuple[int, ...]:
+    """Return what the file system says of a checkout's index, before anybody else writes there. Blocks."""
+    git_dir = own_git_dir(cwd)
+    return settled(git_dir / "index") if git_dir else ()
 
 
 def admin_dir(repository: Repository, path: Path) -> Path | None:

@@ -14,25 +14,30 @@ from msgspec import Struct
 from isolation.errors import (
     GitCommandError,
     MergeConflictError,
-    RepositoryError,
     SigningError,
     UncommittableError,
     WorkspaceError,
 )
 from isolation.files.plain import read_plain
-from isolation.git.checkout import CheckoutStatus, read_status
+from isolation.git.checkout import (
+    CheckoutStatus,
+    after_staging,
+    index_identity,
+    read_status,
+    seen_status,
+)
 from isolation.git.commit_flaws import conflict_markers, may_have_markers, restore, reveal_hidden
 from isolation.git.direct.racy_index import settle_racy
 from isolation.git.direct.refs import COMMIT_ID
-from isolation.git.forecast.merge_answers import named_in_messages
+from isolation.git.forecast.merge_tree import merge_tree
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
 OWN_NAME = "autopilot-multi"
 OWN_ADDRESS = "autopilot-multi@localhost"
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.2, 1.2)
-_USAGE = 129
 _SPARSE_GIT = (2, 34)
+_IGNORED = "paths are ignored by one of your .gitignore files"
 _OPERATIONS = {
     "MERGE_HEAD": "a merge",
     "MERGE_AUTOSTASH": "a merge",
@@ -70,7 +75,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     `files` is how many paths the session changed; None if that can no longer be found out. `unchanged` means
     that the tip has the same files as the base, although there may be commits. `markers` are the files to
     which the branch adds conflict markers. All that the branch changes is `among` these paths; None if only
-    git can tell.
+    git can tell. `index` is what the file system says of git's index, where it has the files of `tip`.
     """
 
     tip: str
@@ -79,6 +84,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     unchanged: bool = False
     markers: tuple[str, ...] = ()
     among: tuple[str, ...] | None = None
+    index: tuple[int, ...] = ()
 
 
 def checkpoint(
@@ -103,21 +109,31 @@ def checkpoint(
         git_dir = own_git_dir(cwd)
         if git_dir is not None:
             settle_racy(git_dir, cwd, index, len(base) // 2)
-        return _checkpoint(repository, cwd, branch, message, date, base=base, since=since)
+        seen = seen_status(repository, cwd, branch, since, index)
+        return _checkpoint(repository, cwd, branch, message, date, base, since, seen)
 
 
-def _checkpoint(
-    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
+def _checkpoint(  # noqa: PLR0917  as of `checkpoint`
+    repository: Repository,
+    cwd: Path,
+    branch: str,
+    message: str,
+    date: float,
+    base: str,
+    since: str,
+    seen: CheckoutStatus | None,
 ) -> Checkpoint:
     try:
-        status, head = _committable(repository, cwd, branch, since)
+        status, head = _committable(repository, cwd, branch, since, seen)
     except (GitCommandError, WorkspaceError):
         if not restore(repository, cwd, branch, since):
             raise
-        status, head = _committable(repository, cwd, branch, since)
+        status, head = _committable(repository, cwd, branch, since, None)
     first = None
     if status.dirty:
         _stage_all(repository, cwd, status.dirty)
+        status = after_staging(cwd, status)
+    if status.dirty:
         if _commit_index(repository, cwd, message, date) and head == base:
             first = _logged_on_top_of(base, cwd)
         _refuse_deep(repository, cwd, status.deep)
@@ -134,9 +150,14 @@ def _checkpoint(
     # Alone on its base, the new commit holds just what was dirty.
     suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
     markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
-    among = status.dirty if first else None
     return Checkpoint(
-        tip=tip, commits=commits, files=files, unchanged=unchanged, markers=markers, among=among
+        tip=tip,
+        commits=commits,
+        files=files,
+        unchanged=unchanged,
+        markers=markers,
+        among=status.dirty if first else None,
+        index=index_identity(cwd) if first else (),
     )
 
 
@@ -254,10 +275,12 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     return merged
 
 
-def _committable(repository: Repository, cwd: Path, branch: str, since: str) -> tuple[CheckoutStatus, str]:
+def _committable(
+    repository: Repository, cwd: Path, branch: str, since: str, seen: CheckoutStatus | None
+) -> tuple[CheckoutStatus, str]:
     """Return what there is to commit and the commit to build on; raises if that cannot be."""
     hidden = reveal_hidden(repository, cwd, since)
-    status = read_status(repository, cwd)
+    status = seen or read_status(repository, cwd)
     head = _require_committable(status, cwd, branch, since)
     _refuse_hidden(tuple(path for path in hidden if path in status.dirty))
     return status, head
@@ -334,9 +357,9 @@ def _stage_all(repository: Repository, cwd: Path, dirty: Sequence[str]) -> None:
     sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
     args = ("--literal-pathspecs", "-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
     output = retried(repository, (*args, "--", *dirty), cwd) if len(dirty) <= _FEW else None
-    if output is None or output.returncode != 0:
+    if output is None or not _is_staged(output):
         output = retried(repository, args, cwd)
-    if output.returncode == 0:
+    if _is_staged(output):
         _refuse_embedded(repository, cwd, output)
         return
     nested = [line for line in output.stderr.splitlines() if "does not have a commit checked out" in line]
@@ -347,6 +370,11 @@ def _stage_all(repository: Repository, cwd: Path, dirty: Sequence[str]) -> None:
             hint=f"remove {path}.git, make it a submodule, or ignore the folder",
         )
     raise failure(args, output)
+
+
+def _is_staged(added: GitOutput) -> bool:
+    """Whether git has staged everything but the paths that its rules ignore, of which it complains."""
+    return added.returncode == 0 or (added.returncode == 1 and _IGNORED in added.stderr)
 
 
 def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> None:
@@ -442,26 +470,6 @@ def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
 def committed_at(repository: Repository, commit: str) -> int:
     """Return when a commit was made."""
     return int(repository.run("show", "--no-patch", "--format=%ct", commit, "--").stdout)
-
-
-def merge_tree(repository: Repository, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
-    """Merge two commits without touching any checkout; return the tree, and the paths in conflict."""
-    args = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
-    output = repository.run(*args, check=False)
-    if output.returncode == _USAGE:
-        raise RepositoryError(
-            "merging without a checkout needs git 2.38 or newer",
-            hint="install a newer git; a story that depends on one story only needs no merge",
-        )
-    if output.returncode not in {0, 1}:
-        raise failure(args, output)
-    tree, *paths = output.fields()
-    if output.returncode == 0:
-        return tree, ()
-    if not paths:  # a folder that was renamed in two directions: no file is in conflict, the merge is
-        args = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
-        paths = [*named_in_messages(repository.run(*args, check=False))] or ["."]
-    return tree, tuple(dict.fromkeys(paths))
 
 
 def _merged_tree(repository: Repository, ours: str, theirs: str) -> str:

@@ -35,7 +35,7 @@ from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
 from isolation.git.contained.visit import Visit, settle_visit, visit_at, visiting
 from isolation.git.direct.program import git_program, polite_prefix
-from isolation.git.direct.ref_move import move_ref
+from isolation.git.direct.ref_move import make_branch, move_ref
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
@@ -241,11 +241,17 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
     def move_ref(self, ref: str, commit: str, before: str, why: str, *, check: bool = True) -> GitOutput:
         """Move a branch to a commit by compare-and-swap; zeros `before` mean that there must be none."""
         settle_visit()
-        if not self._hooks_path and move_ref(
-            self.common_dir, self.top, ref, commit=commit, before=before, why=why
-        ):
+        usual = not self._hooks_path
+        if usual and move_ref(self.common_dir, self.top, ref, commit=commit, before=before, why=why):
             return GitOutput(returncode=0, stdout="", stderr="")
         return self.run("update-ref", "-m", why, ref, commit, before, check=check)
+
+    def make_branch(self, branch: str, commit: str) -> GitOutput:
+        """Make a branch at a commit, which follows no other; git says why it cannot."""
+        usual = self._has_commit(commit) and not self._hooks_path
+        if usual and make_branch(self.common_dir, branch, commit, self._committer):
+            return GitOutput(returncode=0, stdout="", stderr="")
+        return self.run("branch", "--no-track", branch, commit, check=False)
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""
@@ -276,22 +282,10 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
 
     def name_of_branch(self, branch: str) -> str:
         """Return the shortest unambiguous name of a branch; a tag of the same name would take precedence."""
-        if not self._may_have(f"refs/tags/{branch}", f"refs/{branch}"):
-            return branch
+        if all(read_ref(self.common_dir, ref) == NO_REF for ref in (f"refs/tags/{branch}", f"refs/{branch}")):
+            return branch  # the usual case, without a process
         args = ("for-each-ref", "--format=%(refname:short)", f"refs/heads/{branch}")
         return self.run(*args, check=False).stdout.strip() or branch
-
-    def _may_have(self, *refs: str) -> bool:
-        """Return, without a process, whether git may have one of these refs; False is certain."""
-        common = self.common_dir
-        # A ref is a file of its own, or a line in packed-refs; a reftable can only be read by git.
-        if (common / "reftable").exists() or any((common / ref).exists() for ref in refs):
-            return True
-        try:
-            packed = (common / "packed-refs").read_bytes()
-        except OSError:
-            return False
-        return any(os.fsencode(f" {ref}\n") in packed for ref in refs)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Return whether the first commit is in the history of the second."""
@@ -354,11 +348,17 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def has_identity(self) -> bool:
         """Whether the user has a name and an address to commit under, not ones git made up; asked once."""
-        only = ("-c", "user.useConfigOnly=true", "var")
-        return all(
-            self.run(*only, ident, check=False).returncode == 0
-            for ident in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")
-        )
+        return bool(self._configured("GIT_AUTHOR_IDENT") and self._committer)
+
+    @cached_property
+    def _committer(self) -> str:
+        """The user as git logs who has moved a branch; empty without a name and an address. Asked once."""
+        return self._configured("GIT_COMMITTER_IDENT")
+
+    def _configured(self, ident: str) -> str:
+        """Return an identity without its time; empty if git would have to make it up."""
+        found = self.run("-c", "user.useConfigOnly=true", "var", ident, check=False)
+        return found.stdout[: found.stdout.rindex(">") + 1] if found.returncode == 0 else ""
 
     @cached_property
     def names_user(self) -> bool:

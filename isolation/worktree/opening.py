@@ -9,7 +9,6 @@ what git checked out. The caller can undo the same later, as long as nothing has
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,10 +26,9 @@ from isolation.git.branches import (
     require_free_branch,
     start_of,
 )
-from isolation.git.checkout import admin_dir, read_status
+from isolation.git.checkout import admin_dir, index_identity, read_status
 from isolation.git.commits import merge_parents, named, retried
 from isolation.git.contained.object_store import take_over_left
-from isolation.git.direct.index_file import identity_of
 from isolation.git.direct.linked import add_entry, is_simple
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
@@ -133,7 +131,7 @@ async def create_undoable(
         if bottoms is not None and below is not None and registered.made_tree:
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
-        await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
+        index = await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
         if registered.made_tree:  # the next checkout need not wait for the disk
             await offload(sync_disk, request.path)
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -143,18 +141,7 @@ async def create_undoable(
         if isinstance(error, GitCommandError):
             raise WorkspaceError(error.message, hint=error.hint) from error
         raise
-    return _workspace_of(repository, request, registered, prepared=prepared), undo
-
-
-def _workspace_of(
-    repository: Repository, request: WorkspaceRequest, registered: _Registered, *, prepared: bool
-) -> Workspace:
-    index: tuple[int, ...] = ()
-    git_dir = admin_dir(repository, request.path)
-    if git_dir is not None and registered.made_tree and registered.spare is None:
-        with suppress(OSError):
-            index = identity_of(git_dir / "index")
-    return Workspace(
+    workspace = Workspace(
         path=request.path,
         branch=request.branch,
         base=registered.base,
@@ -163,6 +150,7 @@ def _workspace_of(
         prepared=prepared,
         index=index,
     )
+    return workspace, undo
 
 
 def require_there(repository: Repository, path: Path) -> None:
@@ -337,11 +325,11 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
 
 
 def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> GitOutput | None:
-    """Make a new branch, and register a worktree on it, with one process instead of three.
+    """Make a new branch, and register a worktree on it, which takes git three processes.
 
     None, and nothing is left, if only git can do it: our folder in the git directory is on another disk.
     """
-    made = repository.run("branch", "--no-track", request.branch, base, check=False)
+    made = repository.make_branch(request.branch, base)
     if made.returncode != 0:
         return made
     reason = lock_reason(request.run_id, request.story_id)
@@ -358,7 +346,7 @@ def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> 
 
 def _claim(repository: Repository, request: WorkspaceRequest, base: str, spare: Spare) -> _Registered:
     """Make a spare the worktree of the story, on a new branch at the base, or on its existing branch."""
-    made = repository.run("branch", "--no-track", request.branch, base, check=False)
+    made = repository.make_branch(request.branch, base)
     before = None if made.returncode == 0 else repository.branch_tip(request.branch)
     if made.returncode and before is None:
         require_creatable(repository, request.branch)
@@ -402,8 +390,8 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 
 def _fill(
     repository: Repository, request: WorkspaceRequest, registered: _Registered, pool: Pool | None = None
-) -> None:
-    """Check out everything that belongs into the tree, and verify it.
+) -> tuple[int, ...]:
+    """Check out everything that belongs into the tree, and verify it; return the identity of a new index.
 
     The caller waits for the disk before a session works there: a power failure must leave its files whole.
     """
@@ -423,6 +411,7 @@ def _fill(
             (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.size and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
+    return index_identity(request.path) if registered.made_tree and spare is None else ()
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isolation.errors import IsolationError, RepositoryError
 from isolation.files.deletion import delete_tree
-from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
+from isolation.git.checkout import CheckoutStatus, admin_dir, read_status, seen_status
 from isolation.git.commit_flaws import has_plain_index
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.contained.private_refs import log_of
@@ -54,7 +54,7 @@ async def close(
     Without `sweep` the tree is only moved to the trash, which costs next to nothing. `reuse` may take it over
     instead: it gets the path and the commit there.
     """
-    end = partial(close_path, sweep=sweep, reuse=reuse)
+    end = partial(close_path, sweep=sweep, reuse=reuse, index=workspace.index, head=workspace.head)
     return await offload(end, repository, workspace.path, workspace.branch)
 
 
@@ -66,10 +66,13 @@ def close_path(
     sweep: bool = True,
     reuse: Callable[[Path, str], bool] | None = None,
     batch: str = "",
+    head: str = "",
+    index: tuple[int, ...] = (),
 ) -> Closing:
     """Do the same, blocking; without a branch, a branch or tag must contain its HEAD.
 
-    Worktrees with the same `batch` are brought back together; without one, those of a run.
+    Worktrees with the same `batch` are brought back together; without one, those of a run. `index` is what
+    the file system said of git's index when it had the files of `head`.
     """
     try:
         if is_hidden(repository.common_dir, path):
@@ -79,7 +82,10 @@ def close_path(
                 clear_missing(repository, path)
             return Closing(removed=True, reason="its folder was already gone")
         with repository.visiting(path):
-            reason = reason_to_keep(repository, path, branch)
+            status = seen_status(repository, path, branch, head, index) if branch else None
+            if status is not None and status.dirty:
+                status = None  # for git to judge
+            reason = reason_to_keep(repository, path, branch, status)
             tip = repository.head(path) if reuse and not reason else None
         if not reason and not (reuse and tip and reuse(path, tip)):
             reason = _set_away(repository, path, branch, batch, sweep=sweep)
@@ -88,8 +94,13 @@ def close_path(
     return Closing(removed=not reason, reason=reason)
 
 
-def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> str:
-    """Return what would be lost with a worktree, or why that is unknown; empty if nothing would be."""
+def reason_to_keep(
+    repository: Repository, path: Path, branch: str | None, status: CheckoutStatus | None = None
+) -> str:
+    """Return what would be lost with a worktree, or why that is unknown; empty if nothing would be.
+
+    Git is asked for its status, unless that is known.
+    """
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         return "it is not a worktree of this repository"
@@ -97,7 +108,7 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
         return f"it is in the middle of {operation}"
     if (git_dir / "index.lock").exists():
         return f"a git command is running in it, or was killed there: {git_dir / 'index.lock'} exists"
-    status = read_status(repository, path)
+    status = status or read_status(repository, path)
     return (
         _unreachable(repository, status, branch)
         or _uncommitted(status)

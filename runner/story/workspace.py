@@ -56,6 +56,7 @@ class StoryWorkspace:
         self._claim = shared_tree.claims[context.story.id] if shared_tree else None
         self._leases = ExitStack()
         self._opened_at = -math.inf
+        self._opened: OpenWorkspace | None = None
         self._last: Checkpoint | None = None
         """The last checkpoint that was made here."""
 
@@ -113,6 +114,7 @@ class StoryWorkspace:
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
+        self._opened = opened
         workspace, story_id = await opened.begin(), self._context.story.id
         left = self._context.now.workspace.left_out
         if left is not None and left.retry is not None:
@@ -196,9 +198,11 @@ class StoryWorkspace:
         else:
             require_there(repository, workspace.path)
             path, branch, base = workspace.path, workspace.branch, workspace.base
-            made = checkpoint(
-                repository, path, branch, message, at, base=base, since=since, index=workspace.index
-            )
+            index = workspace.index if since == workspace.head else ()
+            made = checkpoint(repository, path, branch, message, at, base=base, since=since, index=index)
+            if self._opened is not None:  # what is known of it need not be asked when it is closed
+                known = replace(self._opened.workspace, head=made.tip, index=made.index)
+                self._opened.workspace = known
             made = self._one_merge(workspace, made, since, message)
         self._last = made
         return made

@@ -287,6 +287,11 @@ def pending(common: Path) -> list[str]:
     return [name for name in names if _place(common, name).is_moved]
 
 
+def is_moved(common: Path, name: str) -> bool:
+    """Return whether commands in the worktree of this name may have moved its branch."""
+    return _place(common, name).is_moved
+
+
 def others_written(common: Path, name: str) -> tuple[str, ...]:
     """Return the branches that were made or moved inside, and have no effect outside."""
     place = _place(common, name)

@@ -56,7 +56,7 @@ def summarize(path: Path, hash_size: int = 20) -> IndexSummary:
     count, submodules, size, recent = 0, 0, 0, list[int]()
     data, earliest = path.read_bytes(), _second_of(path)
     unpack = _MODE_AND_SIZE.unpack_from
-    for position, _ in _entries(data, hash_size, named=False):
+    for position, _ in entries_of(data, hash_size, named=False):
         count += 1
         mode, length = unpack(data, position)
         if mode == _GITLINK:
@@ -86,7 +86,7 @@ def touched(
         return ()
     found, data, top = [], path.read_bytes(), os.fsencode(tree) + b"/"
     earliest = _second_of(path)
-    entries = _entries(data, hash_size) if recent is None else _entries_at(data, recent, hash_size)
+    entries = entries_of(data, hash_size) if recent is None else _entries_at(data, recent, hash_size)
     for position, name in entries:
         if data[position : position + 4] < earliest:  # in this order of bytes, as numbers
             continue
@@ -94,14 +94,19 @@ def touched(
             now = os.lstat(top + name)
         except OSError:
             continue  # git notices that it is gone
-        stat = _STAT.unpack_from(data, position)
-        times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
-        numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
-        # Where only seconds are known, a change in the same second leaves no trace here.
-        by_seconds = times[1] == times[3] == 0
-        if by_seconds or times != stat[:4] or tuple(n & _LOW for n in numbers) != (stat[5], *stat[7:]):
+        if not is_as_written(data, position, now):
             found.append(position)
     return tuple(found)
+
+
+def is_as_written(data: bytes, position: int, now: os.stat_result) -> bool:
+    """Return whether the file system says of a file what an entry of an index says."""
+    stat = _STAT.unpack_from(data, position)
+    times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
+    numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
+    if times[1] == times[3] == 0:
+        return False  # where only seconds are known, a change in the same second leaves no trace here
+    return times == stat[:4] and tuple(n & _LOW for n in numbers) == (stat[5], *stat[7:])
 
 
 def identity_of(index: Path) -> tuple[int, ...]:
@@ -176,7 +181,7 @@ def all_there(data: bytes, tree: Path, hash_size: int = 20) -> bool:
     """Return whether a tree has something for every entry; False also for an unknown format. Blocks."""
     top = os.fsencode(tree) + b"/"
     try:
-        for _, name in _entries(data, hash_size):
+        for _, name in entries_of(data, hash_size):
             os.lstat(top + name)
     except (OSError, ValueError):
         return False
@@ -205,7 +210,7 @@ def _entries_at(data: bytes, positions: tuple[int, ...], hash_size: int) -> Iter
         yield position, data[begin : data.index(b"\0", begin)]
 
 
-def _entries(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tuple[int, bytes]]:
+def entries_of(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield each entry: its position, where its ten numbers of the file system begin, and its name."""
     try:
         version, count = _version(data), _HEADER.unpack_from(data)[2]

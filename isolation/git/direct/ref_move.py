@@ -1,9 +1,10 @@
-"""A branch moved from one commit to another as git's `update-ref` does it, without a process.
+"""A branch made, or moved from one commit to another, as git's `update-ref` does it, without a process.
 
 Git's own protocol: what has made the lock file of a ref may replace it. Whatever is unusual is left to git.
 Invariants:
 
-- The branch moves only from the commit that is named, and only to one that the repository has as a file.
+- The branch moves only from the commit that is named, and only to one that the repository has as a file. A
+  branch is made only where there is none, and none that its name would stand in the way of.
 - The new id is on the disk before it appears, and after its line in the log, as with git.
 - The lock is open until it has become the ref: one that a process has open is never taken for a left one.
 """
@@ -15,12 +16,18 @@ from pathlib import Path
 
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.direct.linked import is_simple
-from isolation.git.direct.refs import has_commit
+from isolation.git.direct.refs import NO_REF, has_commit, has_refs_below, read_ref
 from isolation.paths import own_git_dir
 from isolation.patterns import pattern
 
 _HOOK = "reference-transaction"
 _TAIL = 1 << 12
+_BRANCHES = "refs/heads/"
+_LARGEST_CONFIG = 1 << 20
+_USUAL = pattern(rb"(?:bare\s*=\s*false|logallrefupdates\s*=\s*(?:true|always))")
+_LOGGED_BY = (b"bare", b"logallrefupdates")
+_PLAIN_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:[./][A-Za-z0-9_-]+)*")
+"""Names that git takes wherever it runs, if no part ends like a lock; it takes some others, too."""
 _ENTRY = pattern(rb"[0-9a-f]+ [0-9a-f]+ (?P<who>[^\t]*<[^\t>]*>) \d+ [+-]\d{4}(?:\t.*)?")
 
 
@@ -47,7 +54,7 @@ def move_ref(common: Path, top: Path, ref: str, *, commit: str, before: str, why
             if read_plain(Path(place), LONGEST_POINTER, follow=False) == f"{before}\n".encode():
                 os.write(lock, f"{commit}\n".encode())
                 os.fsync(lock)
-                when = f"{int(time.time())} {time.strftime('%z')}\t{why}"
+                when = f"{_now()}\t{why}"
                 os.write(log, b"%b %b %b\n" % (f"{before} {commit}".encode(), who, when.encode()))
                 os.rename(f"{place}.lock", place)  # noqa: PTH104  one call among others of its kind
                 moved = True
@@ -57,6 +64,61 @@ def move_ref(common: Path, top: Path, ref: str, *, commit: str, before: str, why
     return moved
 
 
+def make_branch(common: Path, branch: str, commit: str, who: str) -> bool:
+    """Make a branch that is new in every way; False, with nothing made, if that is left to git. Blocks.
+
+    `who` is what git logs of the user. The repository has the commit, and the user no folder of hooks
+    elsewhere.
+    """
+    ref = f"{_BRANCHES}{branch}"
+    place, log = common / ref, common / "logs" / ref
+    usual = _PLAIN_NAME.fullmatch(branch) and ".lock" not in branch and branch != "HEAD"
+    if not usual or not who or not _keeps_logs(common) or os.path.lexists(common / "hooks" / _HOOK):
+        return False
+    made = False
+    with suppress(OSError), ExitStack() as held:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(f"{place}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        held.callback(os.close, lock)
+        try:
+            if _is_free(common, branch):
+                os.write(lock, f"{commit}\n".encode())
+                os.fsync(lock)
+                line = f"{'0' * len(commit)} {commit} {who} {_now()}\tbranch: Created from {commit}\n"
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with os.fdopen(os.open(log, flags, 0o666), "wb") as file:
+                    file.write(line.encode(errors="surrogateescape"))
+                os.rename(f"{place}.lock", place)  # noqa: PTH104  one call among others of its kind
+                made = True
+        finally:
+            if not made:
+                os.unlink(f"{place}.lock")  # noqa: PTH108  as above
+    return made
+
+
+def _is_free(common: Path, branch: str) -> bool:
+    """Whether there is neither this branch nor one above or below it; with its lock held, none appears."""
+    parts = branch.split("/")
+    above = ("/".join(parts[:end]) for end in range(1, len(parts)))
+    return (
+        all(read_ref(common, f"{_BRANCHES}{name}") == NO_REF for name in (*above, branch))
+        and not has_refs_below(common, f"{_BRANCHES}{branch}")
+        and not os.path.lexists(common / _BRANCHES / branch)
+    )
+
+
+def _keeps_logs(common: Path) -> bool:
+    """Whether git certainly has a log for each branch: as it does by default, except in a bare repository."""
+    try:
+        config = read_plain(common / "config", _LARGEST_CONFIG).lower()
+    except OSError:
+        return False
+    lines = (line.strip() for line in config.splitlines())
+    telling = (line for line in lines if line.startswith(_LOGGED_BY))
+    return is_simple(common) and all(_USUAL.fullmatch(line) for line in telling)
+
+
 def _is_checked_out(common: Path, top: Path, ref: str) -> bool:
     """Whether git would write to the log of HEAD, too."""
     try:
@@ -64,6 +126,10 @@ def _is_checked_out(common: Path, top: Path, ref: str) -> bool:
     except OSError:
         return True
     return head.strip() == os.fsencode(f"ref: {ref}")
+
+
+def _now() -> str:
+    return f"{int(time.time())} {time.strftime('%z')}"
 
 
 def _last_author(log: int) -> bytes:

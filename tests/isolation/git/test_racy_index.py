@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isolation.git import commits
-from isolation.git.direct.index_file import _entries, identity_of, touched
+from isolation.git.direct.index_file import entries_of, identity_of, touched
 from isolation.git.direct.racy_index import settle_racy
 from isolation.git.repository import Repository
 from tests.conftest import git
@@ -110,7 +110,7 @@ def test_without_nanoseconds_no_file_counts_as_untouched(
     """Some file systems know seconds only; there, git reads what is as young as the index."""
     index, lstat = many.common_dir / "index", os.lstat
     data = bytearray(index.read_bytes())
-    for position, _ in _entries(bytes(data), 20):
+    for position, _ in entries_of(bytes(data), 20):
         for nanoseconds in (position + 4, position + 12):
             data[nanoseconds : nanoseconds + 4] = bytes(4)
     index.write_bytes(data)

@@ -1,0 +1,133 @@
+"""What differs between a small worktree and its index, found without a process.
+
+That is certain only while the index is as a checkout or a commit of this program has left it, with nothing
+staged since, and while the file system says of each file whether it has been written to. Invariants:
+
+- No session is alive in the tree.
+- The clock by which files are stamped had moved on from the index before anybody could write there again. So
+  nothing that was written since has the time that the index holds for it.
+- What may have changed counts as changed. Whatever is unusual is left to git.
+"""
+
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from msgspec import Struct
+
+from isolation.git.direct.index_file import entries_of, identity_of, is_as_written, is_plain, load_index
+from isolation.paths import EXCHANGE
+
+_LARGEST = 50_000
+"""Up to which size of the index a look takes less than a git process: about 500 files."""
+_MOST_NAMES = 2000
+_STAMPS = getattr(time, "CLOCK_REALTIME_COARSE", 5)
+"""The clock by which Linux stamps files: it moves in steps of some milliseconds."""
+_STEP_SECONDS = 0.001
+_MOST_STEPS = 50
+_ID_AT = 40
+_STAGES = 0x30
+_KIND_AND_ID = slice(24, 28)
+
+
+class TreeLook(Struct, frozen=True, kw_only=True):
+    """The files of the index that may differ or are gone, and what the index does not name.
+
+    Of an unknown folder, only itself is named. What is unknown may be ignored by git. `index` is what was
+    compared.
+    """
+
+    changed: tuple[str, ...]
+    unknown: tuple[str, ...]
+    index: bytes
+
+
+def settled(index: Path) -> tuple[int, ...]:
+    """Return the identity of an index as soon as nothing can get its time any more; empty if that is unknown.
+
+    Blocks, for a few milliseconds at most.
+    """
+    try:
+        found = identity_of(index)
+        for _ in range(_MOST_STEPS):
+            if time.clock_gettime_ns(_STAMPS) > found[2]:
+                return found
+            time.sleep(_STEP_SECONDS)
+    except OSError:
+        pass
+    return ()
+
+
+def look_at_tree(git_dir: Path, tree: Path, left: tuple[int, ...], hash_size: int) -> TreeLook | None:
+    """Compare a tree with its index, as this program `left` that; None if only git can. Blocks."""
+    try:
+        if not left or left[1] > _LARGEST or identity_of(git_dir / "index") != left:
+            return None
+        data = load_index(git_dir)
+        if not is_plain(data, hash_size):
+            return None
+        changed, names = [], set()
+        for position, name in entries_of(data, hash_size):
+            if data[position + _ID_AT + hash_size] & _STAGES:
+                return None  # a conflict
+            names.add(name)
+            if not _is_same(data, position, tree, name):
+                changed.append(name)
+        unknown = _unknown(os.fsencode(tree), names)
+    except (OSError, ValueError):
+        return None
+    return TreeLook(
+        changed=tuple(map(os.fsdecode, changed)), unknown=tuple(map(os.fsdecode, unknown)), index=data
+    )
+
+
+def staged_since(before: bytes, git_dir: Path, hash_size: int) -> tuple[str, ...]:
+    """Return the paths in which the index differs from what it was; raises ValueError if it is no index."""
+    old, new = (_contents(data, hash_size) for data in (before, load_index(git_dir)))
+    return tuple(sorted(os.fsdecode(name) for name in {*old, *new} if old.get(name) != new.get(name)))
+
+
+def _contents(data: bytes, hash_size: int) -> dict[bytes, tuple[bytes, bytes]]:
+    """Return the mode and the id of each entry of an index."""
+    return {
+        name: (
+            data[position + _KIND_AND_ID.start : position + _KIND_AND_ID.stop],
+            data[position + _ID_AT : position + _ID_AT + hash_size],
+        )
+        for position, name in entries_of(data, hash_size)
+    }
+
+
+def _is_same(data: bytes, position: int, tree: Path, name: bytes) -> bool:
+    try:
+        now = os.lstat(os.path.join(os.fsencode(tree), name))  # noqa: PTH118  bytes, as the index has them
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return is_as_written(data, position, now)
+
+
+def _unknown(tree: bytes, names: Collection[bytes]) -> list[bytes]:
+    """Return what a tree has beyond these names; raises ValueError where that is for git to judge."""
+    folders = {name[:at] for name in names for at in range(len(name)) if name[at : at + 1] == b"/"}
+    found: list[bytes] = []
+    waiting, seen = [(b"", True)], 0
+    while waiting:
+        prefix, known = waiting.pop()
+        with os.scandir(tree + b"/" + prefix) as listed:
+            for each in listed:
+                path, seen = prefix + each.name, seen + 1
+                if seen > _MOST_NAMES or (prefix and each.name.lower() == b".git"):
+                    raise ValueError("too many names, or another repository")
+                if path == b".git" or (path == _EXCHANGE and path not in folders):
+                    continue
+                is_folder = each.is_dir(follow_symlinks=False)
+                is_known = path in folders if is_folder else path in names
+                if is_folder:
+                    waiting.append((path + b"/", is_known))
+                if known and not is_known:
+                    found.append(path)
+    return sorted(found)
+
+
+_EXCHANGE = os.fsencode(EXCHANGE)
