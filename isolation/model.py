@@ -146,6 +146,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
     """A story's own checkout, verified to exist; `prepared` if what prepares one has run in it already.
 
     `index` is what the file system said about git's index after a checkout; empty if that is not known.
+    `unsettled` is the file that says that its files need not be on the disk yet; None if all of them are.
     """
 
     path: Path
@@ -155,6 +156,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
     reattached: bool
     prepared: bool = False
     index: tuple[int, ...] = ()
+    unsettled: Path | None = None
 
 
 class Closing(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from isolation.claims.globs import Claim
 from isolation.errors import IsolationError
 from isolation.git.checkout import admin_dir
@@ -22,6 +24,7 @@ from isolation.worktree.layers.lifting import make_plain
 from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
+from isolation.worktree.power_loss import settle
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
 
@@ -44,6 +47,13 @@ class OpenWorkspace:
     begun: bool = field(default=False, init=False)
     closing: Closing | None = field(default=None, init=False)
     provide: Callable[[], Awaitable[tuple[Workspace, ProvisionReport]]] | None = None
+
+    async def settle(self) -> None:
+        """Have the files on the disk, if they are those of a new worktree; only then its state counts."""
+        mark = self.workspace.unsettled
+        if mark is not None:
+            await offload(settle, self.workspace.path, mark)
+            self.workspace = replace(self.workspace, unsettled=None)
 
     async def begin(self) -> Workspace:
         """Make the workspace ready for work and return it; from now on it is kept, whatever happens."""
@@ -139,6 +149,9 @@ async def _open_worktree(
         opened.closing = await _closed(repository, request, opened, pool, sweep=sweep)
     finally:
         removed = opened.closing is not None and opened.closing.removed
+        if opened.begun and not removed:
+            with trio.move_on_after(_GRACE, shield=True), suppress(OSError):
+                await opened.settle()
         if mounted and symlink_directories and opened.begun and not removed:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
                 await offload(relink, repository, request.path, symlink_directories)

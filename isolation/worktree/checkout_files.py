@@ -2,7 +2,8 @@
 
 All of it happens outside the metadata lock, since it is nearly all of the cost. Git writes the index last: a
 tree without one was never checked out completely, so a file in it that differs is a partial write and not a
-change, as long as it is the beginning of what belongs there.
+change, as long as it is the beginning of what belongs there. So it is after a power failure, as long as the
+files need not be on the disk; there, the index is no proof.
 """
 
 import os
@@ -16,6 +17,7 @@ from isolation.git.direct.index_file import all_there, is_plain, load_index
 from isolation.git.direct.refs import read_ref
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import current_branch
+from isolation.worktree.power_loss import UNSETTLED
 from isolation.worktree.sparse import leave_out
 
 BEHIND = "autopilot-behind"
@@ -40,9 +42,11 @@ def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
 
 
 def is_half_filled(repository: Repository, path: Path) -> bool:
-    """Return whether the first checkout was interrupted."""
+    """Return whether the first checkout was interrupted, or need not be on the disk."""
     git_dir = admin_dir(repository, path)
-    return git_dir is not None and (not (git_dir / "index").exists() or _is_behind(git_dir))
+    return git_dir is not None and (
+        not (git_dir / "index").exists() or _is_behind(git_dir) or (git_dir / UNSETTLED).exists()
+    )
 
 
 def _is_behind(git_dir: Path) -> bool:
@@ -56,6 +60,8 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
     if git_dir is None:
         raise not_registered(path)
     _wait_for_index_lock(git_dir, path)
+    if (git_dir / UNSETTLED).exists():  # it, too, may be torn, and it vouches for files that are
+        (git_dir / "index").unlink(missing_ok=True)
     if not (git_dir / "index").exists():
         read = ("read-tree", "HEAD")
         output = retried(repository, read, path)
@@ -63,11 +69,12 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
             raise failure(read, output)
         leave_out(repository, path)
     missing, changed = _differences(repository, path, behind=_is_behind(git_dir))
-    if all(_is_partial_write(repository, path, name) for name in changed):
+    partial = [name for name in changed if _is_partial_write(repository, path, name)]
+    if partial == changed:
         return populate(repository, path, branch)
-    # A changed file may be the user's work, so only missing ones are written.
-    names = "".join(f"{name}\0" for name in missing).encode(errors="surrogateescape")
-    return repository.run("checkout-index", "-z", "--stdin", cwd=path, check=False, stdin=names)
+    # A changed file may be the user's work, so only what is missing or cut off is written.
+    names = "".join(f"{name}\0" for name in (*missing, *partial)).encode(errors="surrogateescape")
+    return repository.run("checkout-index", "--force", "-z", "--stdin", cwd=path, check=False, stdin=names)
 
 
 def require_complete(
@@ -169,6 +176,8 @@ def _is_partial_write(repository: Repository, path: Path, name: str, *, whole_to
     file = path / name
     if file.is_symlink() or not file.is_file():
         return False
+    if whole_too and file.stat().st_size == 0:
+        return True  # as a power failure leaves many
     whole = repository.run("cat-file", "--filters", f"HEAD:{name}", cwd=path, check=False)
     content, there = whole.stdout.encode(errors="surrogateescape"), file.read_bytes()
     return whole.returncode == 0 and content.startswith(there) and (whole_too or content != there)

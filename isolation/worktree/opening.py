@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.errors import GitCommandError, WorkspaceError
-from isolation.files.disk import sync_disk
 from isolation.git.branches import (
     delete_branch,
     move_on,
@@ -49,7 +48,7 @@ from isolation.worktree.layers.seeing import require_visible
 from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
-from isolation.worktree.power_loss import set_aside_torn
+from isolation.worktree.power_loss import UNSETTLED, set_aside_torn, settle
 from isolation.worktree.removal import discard
 from isolation.worktree.sparse import make_sparse
 
@@ -83,7 +82,7 @@ async def create_or_attach(
     pool: Pool | None = None,
     bottoms: Bottoms | None = None,
 ) -> Workspace:
-    """Return the story's worktree: a new one, one on its existing branch, or the one it had.
+    """Return the story's worktree on the disk: a new one, one on its existing branch, or the one it had.
 
     `interrupted` means that an earlier creation began and did not end; an incomplete first checkout is
     recognized without it.
@@ -91,7 +90,10 @@ async def create_or_attach(
     workspace, _ = await create_undoable(
         repository, request, populate_limiter, interrupted=interrupted, pool=pool, bottoms=bottoms
     )
-    return workspace
+    if workspace.unsettled is None:
+        return workspace
+    await offload(settle, workspace.path, workspace.unsettled)
+    return replace(workspace, unsettled=None)
 
 
 async def create_undoable(
@@ -105,6 +107,7 @@ async def create_undoable(
 ) -> tuple[Workspace, Callable[[], None]]:
     """Create or attach as `create_or_attach` does; also return what undoes it, which blocks.
 
+    The files of a new checkout need not be on the disk yet: the caller has to `settle` it.
     With a `pool` a new worktree is one of its spares, if it has one; with `bottoms` it is a layer over one of
     these. A sparse one has nothing to do with either.
     """
@@ -132,8 +135,8 @@ async def create_undoable(
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
         index = await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
-        if registered.made_tree:  # the next checkout need not wait for the disk
-            await offload(sync_disk, request.path)
+        # Outside the limit: the next checkout need not wait for the disk.
+        unsettled = await offload(_unsettled, repository, request, registered)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -149,6 +152,7 @@ async def create_undoable(
         reattached=registered.existed,
         prepared=prepared,
         index=index,
+        unsettled=unsettled,
     )
     return workspace, undo
 
@@ -334,7 +338,7 @@ def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> 
         return made
     reason = lock_reason(request.run_id, request.story_id)
     try:
-        add_entry(repository.common_dir, request.path, request.branch, base, reason)
+        add_entry(repository.common_dir, request.path, request.branch, base, reason, mark=UNSETTLED)
     except OSError as error:
         delete_branch(repository, request.branch, base)
         if error.errno == errno.EXDEV:
@@ -391,10 +395,7 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 def _fill(
     repository: Repository, request: WorkspaceRequest, registered: _Registered, pool: Pool | None = None
 ) -> tuple[int, ...]:
-    """Check out everything that belongs into the tree, and verify it; return the identity of a new index.
-
-    The caller waits for the disk before a session works there: a power failure must leave its files whole.
-    """
+    """Check out everything that belongs into the tree, and verify it; return the identity of a new index."""
     spare = registered.spare
     if spare is None or not spare.is_ready_at(registered.tip):
         with repository.visiting(request.path):
@@ -412,6 +413,21 @@ def _fill(
         if pool is not None and pool.size and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
     return index_identity(request.path) if registered.made_tree and spare is None else ()
+
+
+def _unsettled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> Path | None:
+    """Return the mark of a tree that need not be on the disk yet; without a mark, wait until it is there.
+
+    A power failure must leave its files whole, or show that they need not be.
+    """
+    git_dir = admin_dir(repository, request.path)
+    mark = git_dir / UNSETTLED if git_dir else None
+    is_marked = mark is not None and mark.exists()
+    if mark is not None and is_marked and registered.made_tree and registered.spare is None:
+        return mark
+    if mark is not None and (is_marked or registered.made_tree):
+        settle(request.path, mark)
+    return None
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:

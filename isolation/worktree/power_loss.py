@@ -1,7 +1,9 @@
-"""What a power failure, or a kill of git, leaves of worktrees: files of git's that are empty.
+"""What a power failure, or a kill of git, leaves of worktrees: files that are empty or lack their end.
 
-A worktree is on the disk before a session works in it, so one whose own files are empty holds no work of a
-session. It is set aside all the same, never deleted, and made again.
+The files of a new worktree go to the disk while its first session works already. Until all of them are
+there, an entry says so, which was there before any of them: `UNSETTLED`. It goes before anything that the
+session did counts, so a tree that still has it holds no work that was acknowledged, and what is torn in it is
+checked out again. A worktree whose own pointers are empty is set aside, never deleted, and made again.
 """
 
 import os
@@ -10,12 +12,24 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from isolation.files.disk import sync_disk, sync_folder
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import worktree_of
 from isolation.git.registrations import is_ours, move_entry, removed_entries
 from isolation.git.repository import Repository
 
+UNSETTLED = "autopilot-unsettled"
+"""In the git directory of a worktree whose files need not be on the disk yet."""
+
 _POINTERS = ("gitdir", "commondir", "HEAD")
+
+
+def settle(tree: Path, mark: Path) -> None:
+    """Have all files of a worktree on the disk, and then nothing that says otherwise. Blocks."""
+    sync_disk(tree)
+    with suppress(FileNotFoundError):  # the user may have removed the worktree
+        mark.unlink()
+        sync_folder(mark.parent)
 
 
 def set_aside_torn(repository: Repository, path: Path) -> None:

@@ -13,7 +13,6 @@ from msgspec import structs
 from trio import to_thread
 
 from isolation.errors import IsolationError, UncommittableError
-from isolation.files.disk import sync_disk
 from isolation.model import Workspace
 from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
@@ -270,9 +269,10 @@ class Pipeline:
             if refused is not None:
                 return refused
             await presence.seen()  # other runs must be able to see it before it works
-            ended = await run_watched(order, context.run)
-            if not verify:  # what is acknowledged is never repeated, so it must survive a power failure
-                await to_thread.run_sync(sync_disk, order.spec.cwd)
+            ended = await run_watched(
+                structs.replace(order, beside=self._story_workspace.settle_soon), context.run
+            )
+            await self._story_workspace.survive(order.spec.cwd, worked=not verify)
             presence.end()  # the entry is withdrawn while the end is recorded
             ended = await with_question(ended, order, context)
             judge = partial(consequences, ended)

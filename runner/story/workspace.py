@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import trio
 from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.claims import globs as claims
+from isolation.files.disk import sync_disk
 from isolation.git.clones.uncommitted import put_back
 from isolation.git.commits import Checkpoint, checkpoint, commit_paths
 from isolation.git.landing.restart import as_one_merge, move_to
@@ -31,6 +33,9 @@ from runner.story.session.verify_place import bring_back
 
 JUST_OPENED = 0.05
 """For how many seconds a workspace that was just opened need not be checked again."""
+
+SETTLE_AFTER = 0.5
+"""How many seconds a session works before the files of its new worktree are waited for."""
 
 
 def intent(story: Story, run: RunContext) -> ev.WorkspacePlanned:
@@ -189,6 +194,29 @@ class StoryWorkspace:
         """Let stories that wait for the files of their worktree start first."""
         if self._claim is None:
             await after_checkouts(self._context.run.populate)
+
+    async def settle_soon(self) -> None:
+        """Have the files of a new worktree on the disk while its first session works.
+
+        A session that is shorter than that leaves it to `survive`, which waits for the disk anyway.
+        """
+        await trio.sleep(SETTLE_AFTER)
+        await self.after_checkouts()  # what they write would have to be waited for, too
+        with suppress(OSError):  # as `survive` will say
+            await self._settle_files()
+
+    async def survive(self, folder: Path, *, worked: bool) -> None:
+        """Have on the disk what a session has left: what is acknowledged is never repeated."""
+        if not await self._settle_files() and worked:
+            await to_thread.run_sync(sync_disk, folder)
+
+    async def _settle_files(self) -> bool:
+        """Whether that has made anything certain."""
+        opened = self._opened
+        if opened is None or opened.workspace.unsettled is None:
+            return False
+        await opened.settle()
+        return True
 
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""

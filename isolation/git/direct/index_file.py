@@ -178,11 +178,18 @@ def _extensions(data: bytes, position: int, end: int) -> set[bytes]:
 
 
 def all_there(data: bytes, tree: Path, hash_size: int = 20) -> bool:
-    """Return whether a tree has something for every entry; False also for an unknown format. Blocks."""
-    top = os.fsencode(tree) + b"/"
+    """Return whether a tree has something for every entry; False also for an unknown format. Blocks.
+
+    Folders are listed as a whole: a look at each file takes four times as long beside other threads.
+    """
+    top, there = os.fsencode(tree) + b"/", dict[bytes, frozenset[bytes]]()
     try:
         for _, name in entries_of(data, hash_size):
-            os.lstat(top + name)
+            folder, _, own = name.rpartition(b"/")
+            if folder not in there:
+                there[folder] = frozenset(os.listdir(top + folder))  # noqa: PTH208  bytes, as the index has them
+            if own not in there[folder]:
+                return False
     except (OSError, ValueError):
         return False
     return True

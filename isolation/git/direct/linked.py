@@ -31,9 +31,10 @@ def is_simple(common: Path) -> bool:
     return not (any(word in config for word in _LEFT_TO_GIT) or reftable.exists() or listed.is_symlink())
 
 
-def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> None:
+def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str, *, mark: str = "") -> None:
     """Make a worktree without files, on a branch at `tip`, locked for a reason. Under the metadata lock.
 
+    The entry has an empty file named `mark` from the beginning.
     The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere, and
     perhaps an entry in the program's own folder, which is deleted with the trash. Raises OSError; with EXDEV
     if that folder is on another disk than git's.
@@ -54,6 +55,8 @@ def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str) -> N
         if log:
             (draft / "logs").mkdir()
             (draft / "logs" / "HEAD").write_bytes(log)
+        if mark:
+            (draft / mark).touch()
         # On the disk before they appear: a power failure leaves no entry whose files are empty. Each was
         # synced alone: other stories may be writing a lot to this disk, and wait for the lock meanwhile.
         sync_folder(draft)

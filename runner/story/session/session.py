@@ -6,7 +6,7 @@ nothing that it prints changes that.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     session is stuck. Signs of life are checked at least every `look_seconds`, and changed files in `places`,
     else in its folder. `seal` is what is kept from it. A session of the journal has its `session_id`. `agent`
     parses its output; `conversation` is the one that it is known to use, `used_before` what that had used
-    already. `context` is for a session whose context is watched.
+    already. `context` is for a session whose context is watched. `beside` runs while the session does.
     """
 
     story_id: StoryId
@@ -94,6 +94,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     used_before: Usage = field(default_factory=Usage)
     context: ContextOrder | None = None
     limit: TimeLimit | None = None
+    beside: Callable[[], Awaitable[None]] | None = None
 
 
 class SessionVerdict(Struct, frozen=True, kw_only=True):
@@ -180,6 +181,8 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
                         nursery.start_soon(_watch_end, order, session, reader)
                     if order.progress is not None:
                         nursery.start_soon(_watch_progress, order.progress, order, session, state)
+                    if order.beside is not None:
+                        nursery.start_soon(order.beside)
                     if order.limit is not None:
                         nursery.start_soon(_watch_time, order.limit, order.grace, session, state)
                     with run.meter.watching(order.story_id, session) as reading:

@@ -336,7 +336,8 @@ def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: py
 
     monkeypatch.setattr("isolation.git.commits.time.sleep", wait)
     assert checkpoint_of_main(repository, "work", 5) == repository.head()
-    assert waits == [0.05, 0.1, 0.2]
+    # Shorter ones wait for the clock by which files are stamped.
+    assert [wait for wait in waits if wait >= 0.05] == [0.05, 0.1, 0.2]
 
 
 def test_an_index_lock_that_stays_is_an_error_and_stays(
