@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,12 @@ sys.dont_write_bytecode = False
 # What is loaded and collected lives as long as the process: to search it for garbage again and again takes a
 # tenth of the time.
 gc.disable()
+
+# A shell lets what it starts in the background ignore Ctrl-C, and `nohup` a closed terminal. The programs
+# that tests start would ignore them, too.
+for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored is signal.SIGINT else signal.SIG_DFL)
 
 # Machines are slow and shared: how long an example takes says nothing about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
