@@ -109,6 +109,24 @@ def test_only_the_door_knows_gitpython() -> None:
     assert guilty == GIT_DOORS
 
 
+def test_data_become_objects_in_one_place() -> None:
+    """What msgspec finds out of a class is found out by one thread at a time, or the process crashes."""
+    words = {"convert", "decode", "Decoder"}
+    guilty = set[str]()
+    for path in _mentioning("msgspec"):
+        for node in ast.walk(_sources()[path]):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("msgspec"):
+                guilty |= {path for alias in node.names if alias.name in words}
+            if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] in words:
+                of_msgspec = {"msgspec", "msgpack", "json"} & set(_dotted(node.func).split("."))
+                typed = any(word.arg == "type" for word in node.keywords) or "Decoder" in _dotted(node.func)
+                is_known = any(
+                    isinstance(each, ast.Call) and _dotted(each.func) == "known" for each in node.args
+                )
+                guilty |= {path} if of_msgspec and typed and not is_known else set()
+    assert guilty == {"isolation/decoding.py"}
+
+
 def test_only_the_command_line_prints() -> None:
     """Nothing but the command line writes to the user's streams."""
     guilty = {

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import trio
-from msgspec import Struct, convert
+from msgspec import Struct
 from trio import to_thread
 
+from isolation.decoding import from_values
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import IsolationMode
@@ -263,7 +264,7 @@ async def resume_run(
             workers={story.id: workers_of(story, settings) for story in stories},
             enforcement=enforcements.pop(HOME),
             retry_failed=retry_failed,
-            others=convert(snapshot.options.get(OTHER_JOBS, {}), OtherJobs),
+            others=from_values(snapshot.options.get(OTHER_JOBS, {}), OtherJobs),
             elsewhere=elsewhere,
             sites=sites,
             enforcements=enforcements,

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from isolation.decoding import from_json
 from isolation.errors import WorkspaceError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file
@@ -85,7 +86,7 @@ def _load_all(common_dir: Path) -> Iterator[Layer]:
     with suppress(FileNotFoundError):
         for path in layers_dir(common_dir).glob("*.layer"):
             with suppress(OSError, ValueError):
-                layer = msgspec.json.decode(path.read_bytes(), type=Layer)
+                layer = from_json(path.read_bytes(), Layer)
                 if layer.name == path.stem:
                     yield layer
 

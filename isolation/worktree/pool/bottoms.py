@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from isolation.decoding import from_json
 from isolation.errors import IsolationError, WorkspaceError
 from isolation.files.disk import replace_file, sync_disk
 from isolation.git.checkout import admin_dir
@@ -226,7 +227,7 @@ def _load_all(common_dir: Path) -> Iterator[Seal]:
     with suppress(FileNotFoundError):
         for path in layers_dir(common_dir).glob("*.base"):
             with suppress(OSError, ValueError):
-                seal = msgspec.json.decode(path.read_bytes(), type=Seal)
+                seal = from_json(path.read_bytes(), Seal)
                 if seal.name == path.stem:
                     yield seal
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from isolation.decoding import from_json
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
@@ -80,7 +81,7 @@ def _load_all(common_dir: Path) -> Iterator[Seal]:
             if path.suffix != ".seal":
                 continue
             with suppress(OSError, ValueError):
-                seal = msgspec.json.decode(path.read_bytes(), type=Seal)
+                seal = from_json(path.read_bytes(), Seal)
                 if seal.name == path.stem:
                     yield seal
 
@@ -139,7 +140,7 @@ def remember_origin(
 def load_origin(common_dir: Path, name: str) -> Origin | None:
     """Return how a tree began; None if that is not known."""
     try:
-        return msgspec.json.decode(_file(common_dir, name, "origin").read_bytes(), type=Origin)
+        return from_json(_file(common_dir, name, "origin").read_bytes(), Origin)
     except (OSError, ValueError):
         return None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from isolation.decoding import from_json
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.git.metadata_lock import metadata_lock
@@ -142,7 +143,7 @@ def _is_over(folder: Path) -> bool:
 
 def _load(folder: Path) -> Removed | None:
     try:
-        return msgspec.json.decode((folder / _RECORD).read_bytes(), type=Removed)
+        return from_json((folder / _RECORD).read_bytes(), Removed)
     except (OSError, ValueError):
         return None
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import convert, structs
+from msgspec import structs
 
+from isolation.decoding import from_values
 from runner.core.model import Story
 
 _LIMITS = frozenset({"escalate", "max_attempts", "story_minutes", "verify_minutes"})
@@ -31,7 +32,7 @@ def from_json(data: Mapping[str, Any]) -> Story:
 
     Raises ValueError for anything else.
     """
-    return convert(dict(data), Story)
+    return from_values(dict(data), Story)
 
 
 def require_entry(data: Any) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import Struct
+
+from isolation.decoding import from_values
 
 
 class ReviewItem(Struct, frozen=True, kw_only=True):
@@ -50,4 +52,4 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 def item_from(entry: Mapping[str, Any]) -> ReviewItem:
     """Read an item as an event keeps it."""
-    return convert(dict(entry), ReviewItem)
+    return from_values(dict(entry), ReviewItem)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, convert, field
+from msgspec import Struct, field
+
+from isolation.decoding import from_values
 
 HOME = ""
 """The name that stories have for the repository of the run: the one in which the command was given."""
@@ -26,4 +28,4 @@ class RepositoryInfo(Struct, frozen=True, kw_only=True):
 
 def repositories_of(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, RepositoryInfo]:
     """Return the repositories of a run as its first event has them; raises ValueError for anything else."""
-    return convert(entries, dict[str, RepositoryInfo])
+    return from_values(entries, dict[str, RepositoryInfo])

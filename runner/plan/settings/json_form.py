@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import ValidationError, to_builtins
 from msgspec.structs import replace
 
+from isolation.decoding import from_values
 from isolation.git.remotes import secrets_of_git
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
@@ -73,7 +74,7 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
         known["tiers"] = _completed(known["tiers"])
     try:
         # A setting that a later version dropped is no reason to refuse the run: what is unknown is ignored.
-        settings = convert(known, Settings, strict=False)
+        settings = from_values(known, Settings, strict=False)
     except ValidationError as error:
         raise JournalError(
             "cannot read the settings of this run from the journal",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import MsgspecError, msgpack
 
+from isolation.decoding import from_msgpack
 from isolation.files.disk import replace_file
 from isolation.paths import require_component
 from runner.agents.known_agent import KnownAgent
@@ -68,7 +69,7 @@ class KeptTalks:
         if known is None:
             return None
         try:
-            talk = msgpack.decode(self._path(story_id).read_bytes(), type=Talk)
+            talk = from_msgpack(self._path(story_id).read_bytes(), Talk)
         except (OSError, MsgspecError):
             return None
         return talk if (talk.agent, talk.conversation) == (known.agent, known.id) else None

@@ -3,9 +3,10 @@
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
+from isolation.decoding import from_values
 from runner.core.settings import Settings
 from runner.core.text.redaction import is_secret
 from runner.remote.cluster.wire.messages import ClusterError, LogPart
@@ -46,7 +47,7 @@ def settings_for_workers(settings: Settings) -> dict[str, Any]:
 
 def settings_here(values: dict[str, Any]) -> Settings:
     """Return the settings that a coordinator sent."""
-    return convert(values, Settings, strict=False)
+    return from_values(values, Settings, strict=False)
 
 
 def write_log_part(folder: Path, run_id: str, part: LogPart) -> None:

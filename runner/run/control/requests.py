@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from isolation.decoding import from_values
 from runner.core.model import StoryId
 from runner.records.journal import Request
 
@@ -89,7 +90,7 @@ def decode(row: Request) -> ControlRequest:
         raise UnknownRequestError(f"this version does not know '{row.kind}'")
     data: Mapping[str, Any] = {**row.data, **({"story_id": row.story_id} if row.story_id else {})}
     try:
-        request: ControlRequest = msgspec.convert(data, known)
+        request: ControlRequest = from_values(data, known)
     except msgspec.ValidationError as error:
         raise UnknownRequestError(f"'{row.kind}' cannot be read: {error}") from error
     return request

@@ -18,6 +18,7 @@ import msgspec
 import trio
 from trio import to_thread
 
+from isolation.decoding import from_values
 from isolation.errors import IsolationError
 from runner.core.errors import RunnerError, UsageError
 from runner.serve.mcp.arguments import schema_of
@@ -160,7 +161,7 @@ def _call(directory: Path, name: str, arguments: dict[str, Any]) -> "types.CallT
     if tool is None:
         return _refusal("usage", f"there is no tool '{name}'", f"there are: {', '.join(TOOLS)}.")
     try:
-        data = tool.call(directory, msgspec.convert(arguments, tool.arguments))
+        data = tool.call(directory, from_values(arguments, tool.arguments))
     except msgspec.ValidationError as error:
         return _refusal("usage", f"{name}: {error}", "the schema of the tool says what it takes.")
     except (RunnerError, IsolationError) as error:

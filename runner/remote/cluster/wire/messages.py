@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, ValidationError, field, msgpack
 
+from isolation.decoding import known
 from runner.core.errors import RunnerError
 from runner.core.events.events import Event, decode, encode
 from runner.core.model import RunId
@@ -315,8 +316,8 @@ class Refusal(Struct, frozen=True, kw_only=True, tag=True):
 Request: TypeAlias = Hello | Prepare | Put | Take | Open | Update | Listen | Fetch | Close
 Answer: TypeAlias = Greeting | Prepared | Opened | Updated | Heard | Piece | Done | Refusal
 
-_requests = msgpack.Decoder(Request)
-_answers = msgpack.Decoder(Answer)
+_requests = msgpack.Decoder(known(Request))
+_answers = msgpack.Decoder(known(Answer))
 _encoder = msgpack.Encoder()
 
 

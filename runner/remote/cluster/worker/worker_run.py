@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
-from msgspec import convert, structs
+from msgspec import structs
 from trio import to_thread
 
+from isolation.decoding import from_values
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.paths import keepers_lock_path, require_component, run_dir
 from runner.agents.catalog import PROGRAMS, workers_of
@@ -293,7 +294,7 @@ class WorkerRun:
         """Begin to make a story ready, once `after` has left."""
         assert self._nursery is not None and self._parts is not None  # noqa: S101, PT018  the run is open
         story = from_json(start.story)
-        past = convert(start.past, Past) if start.past is not None else None
+        past = from_values(start.past, Past) if start.past is not None else None
         worked = WorkedStory(
             story=story,
             start=start,

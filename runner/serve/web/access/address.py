@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from isolation.decoding import from_json
 from isolation.files.disk import replace_file
 from isolation.paths import autopilot_dir
 
@@ -39,7 +40,7 @@ def door_path(common_dir: Path, pid: int) -> Path:
 def read_address(common_dir: Path) -> Address | None:
     """Return where the page is served now; None if it is not."""
     try:
-        found = msgspec.json.decode(address_path(common_dir).read_bytes(), type=Address)
+        found = from_json(address_path(common_dir).read_bytes(), Address)
         os.kill(found.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None
