@@ -59,6 +59,7 @@ def test_a_ready_story_waits_for_a_slot_a_pause_the_base_or_its_turn() -> None:
     assert words(apply(idle, event(1, asked))) == "waits for the check of the base"
     assert words(replace(idle, pauses={"claude": NOW + 60})) == f"rate limit until {at(160)}"
     assert words(snapshot([started("b", "a"), *working("b", 1)])) == "waits for its turn"
+    assert words(replace(idle, options={"cluster": "local:4"})) == "waits for a worker"
 
 
 @pytest.mark.parametrize(
