@@ -76,14 +76,14 @@ class Figures:
 
     @property
     def kills(self) -> int:
-        """How often something was hit, stops included."""
-        return self.strikes.total()
+        """How often something was killed; what was only stopped for a moment does not count."""
+        return sum(count for name, count in self.strikes.items() if name.startswith("kill "))
 
     def __str__(self) -> str:
         hits = ", ".join(f"{name} {count}" for name, count in sorted(self.strikes.items()))
         head = (
-            f"{self.kills} strikes in {self.scenes} scenes, {self.resumes} resumes, "
-            f"{self.sessions} sessions, {len(self.findings)} findings\n  {hits}"
+            f"{self.kills} kills and {self.strikes.total() - self.kills} stops in {self.scenes} scenes, "
+            f"{self.resumes} resumes, {self.sessions} sessions, {len(self.findings)} findings\n  {hits}"
         )
         rows = [
             "  ".join((f"  {mode:<10} {strikes:>5} strikes", *self._counts(mode)))
@@ -96,7 +96,7 @@ class Figures:
 
 
 class Play:
-    """One scene: its run is struck `kills` times, then left alone until it has ended."""
+    """One scene: parts of its run are killed `kills` times, then it is left alone until it has ended."""
 
     def __init__(self, scene: Scene, seed: int, figures: Figures) -> None:
         self._scene = scene
@@ -259,7 +259,7 @@ def campaign(
     each: int = 10,
     seen: Callable[[Figures], object] = str,
 ) -> Figures:
-    """Play scenes in these modes by turns, until `kills` strikes have hit; `each` in a scene.
+    """Play scenes in these modes by turns, until there were `kills`; `each` in a scene.
 
     After each scene `seen` gets the figures.
     """

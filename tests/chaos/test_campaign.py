@@ -20,7 +20,7 @@ KILLS = int(os.environ.get("CHAOS_KILLS", "1000"))
 
 
 def _share(kills: int, mode: str) -> int:
-    """Return how many of the strikes are in this mode; the first modes get what does not divide."""
+    """Return how many of the kills are in this mode; the first modes get what does not divide."""
     each, more = divmod(kills, len(MODES))
     return each + (list(MODES).index(mode) < more)
 
