@@ -111,6 +111,5 @@ def _for_a_slot(run: RunSnapshot, now: float) -> Waiting:
     until = min((each for each in run.pauses.values() if each > now), default=None)
     if until is not None:
         return Waiting(cause=Cause.LIMIT, words=f"rate limit until {time_of_day(until, now)}", until=until)
-    if run.options.get("cluster"):
-        return Waiting(cause=Cause.SLOT, words="waits for a worker")
-    return Waiting(cause=Cause.SLOT, words="waits for its turn" if running else "starts now")
+    here = "waits for its turn" if running else "starts now"
+    return Waiting(cause=Cause.SLOT, words="waits for a worker" if run.options.get("cluster") else here)
