@@ -68,12 +68,15 @@ def seen_status(
     )
 
 
-def read_status(repository: Repository, cwd: Path) -> CheckoutStatus:
-    """Read the status of a checkout without changing it; ignored files do not show."""
+def read_status(repository: Repository, cwd: Path, *, idle: bool = False) -> CheckoutStatus:
+    """Read the status of a checkout without changing it; ignored files do not show.
+
+    If it is `idle`, git takes only what the machine has to spare.
+    """
     args = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
     head = branch = None
     dirty, conflicts, missing, staged, deep = [], [], [], [], []
-    for entry in repository.run(*args, "--ignore-submodules=none", cwd=cwd).fields():
+    for entry in repository.run(*args, "--ignore-submodules=none", cwd=cwd, idle=idle).fields():
         if entry.startswith("# branch.oid ") and not entry.endswith("(initial)"):
             head = entry.removeprefix("# branch.oid ")
         elif entry.startswith("# branch.head ") and not entry.endswith("(detached)"):

@@ -8,7 +8,8 @@ what git checked out. The caller can undo the same later, as long as nothing has
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,8 +135,8 @@ async def create_undoable(
         if bottoms is not None and below is not None and registered.made_tree:
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
-        index = await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
-        # Outside the limit: the next checkout need not wait for the disk.
+        async with _place(populate_limiter) as leave:
+            index = await offload(_fill, repository, request, registered, pool, leave)
         unsettled = await offload(_unsettled, repository, request, registered)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
@@ -155,6 +156,24 @@ async def create_undoable(
         unsettled=unsettled,
     )
     return workspace, undo
+
+
+@asynccontextmanager
+async def _place(limiter: "trio.CapacityLimiter") -> AsyncIterator[Callable[[], None]]:
+    """Hold a place among the checkouts; a thread may leave it before the end."""
+    import trio
+
+    holder, token = object(), trio.lowlevel.current_trio_token()
+
+    def leave() -> None:
+        if holder in limiter.statistics().borrowers:
+            limiter.release_on_behalf_of(holder)
+
+    await limiter.acquire_on_behalf_of(holder)
+    try:
+        yield partial(token.run_sync_soon, leave)
+    finally:
+        leave()
 
 
 def require_there(repository: Repository, path: Path) -> None:
@@ -393,13 +412,21 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 
 
 def _fill(
-    repository: Repository, request: WorkspaceRequest, registered: _Registered, pool: Pool | None = None
+    repository: Repository,
+    request: WorkspaceRequest,
+    registered: _Registered,
+    pool: Pool | None,
+    done: Callable[[], None],
 ) -> tuple[int, ...]:
-    """Check out everything that belongs into the tree, and verify it; return the identity of a new index."""
+    """Check out everything that belongs into the tree, and verify it; return the identity of a new index.
+
+    `done` is called in between: the next checkout need not wait for what is not git's.
+    """
     spare = registered.spare
     if spare is None or not spare.is_ready_at(registered.tip):
         with repository.visiting(request.path):
             filled = _filled(repository, request, registered)
+            done()
             require_complete(
                 repository,
                 request.path,

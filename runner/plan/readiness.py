@@ -46,13 +46,16 @@ class MissingProgram(Struct, frozen=True, kw_only=True):
     hint: str
 
 
-def unseen_by_stories(repository: Repository, settings: Settings) -> Unseen:
-    """Return what stories that start from the checkout's commit will not see."""
+def unseen_by_stories(repository: Repository, settings: Settings, *, idle: bool = False) -> Unseen:
+    """Return what stories that start from the checkout's commit will not see.
+
+    If nothing waits for that it is `idle`, and takes only what the machine has to spare.
+    """
     if settings.bg_isolation != IsolationMode.WORKTREE or repository.main_checkout is None:
         return Unseen()
     top = repository.top
     own = (PurePosixPath(settings.stories), *map(PurePosixPath, PROJECT_FILES))
-    dirty = read_status(repository, top).dirty
+    dirty = read_status(repository, top, idle=idle).dirty
     installed = _package_folders(dirty)
     own = (*own, *installed)
     return Unseen(

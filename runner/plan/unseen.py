@@ -55,7 +55,7 @@ def require_seen(
 
 def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
     """Return what else of the checkout stories will not see: uncommitted files, empty submodules. Blocks."""
-    unseen = unseen_by_stories(repository, settings)
+    unseen = unseen_by_stories(repository, settings, idle=True)
     notes = []
     if unseen.uncommitted:
         number = count(len(unseen.uncommitted), "uncommitted file")

@@ -206,7 +206,12 @@ class StoryWorkspace:
             await self._settle_files()
 
     async def survive(self, folder: Path, *, worked: bool) -> None:
-        """Have on the disk what a session has left: what is acknowledged is never repeated."""
+        """Have on the disk what a session has left: what is acknowledged is never repeated.
+
+        What a short one leaves waits for the first files of other stories: to write both takes twice as long.
+        """
+        if worked:
+            await self.after_checkouts()
         if not await self._settle_files() and worked:
             await to_thread.run_sync(sync_disk, folder)
 

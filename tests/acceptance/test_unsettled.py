@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from isolation.paths import own_git_dir, worktree_root
 from isolation.worktree.power_loss import UNSETTLED
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story
+from tests.cluster.machines import moments
 from tests.conftest import git
 
 MARK = f"$(git rev-parse --git-dir)/{UNSETTLED}"
@@ -20,6 +22,32 @@ def test_a_session_need_not_wait_for_the_disk(repo: Path) -> None:
     ended = run(repo)
     assert ended.code == 0, ended.err
     assert git(repo, "show", "--name-only", "--format=", "autopilot/a") == "x\n"
+
+
+def test_what_a_short_session_leaves_waits_for_the_first_files_of_others(repo: Path) -> None:
+    """Its end is recorded once the stories that wait for their files have them: the disk is theirs first."""
+    others = [f"b{number}" for number in range(os.cpu_count() or 1)]  # as many as are checked out at once
+    root, go, ended = worktree_root(repo / ".git"), repo.parent / "go", repo.parent / "ended"
+    wait = f"touch .waiting; until test -e {go}; do sleep 0.02; done; rm -f .waiting"
+    git(repo, "config", "filter.slow.smudge", f"case $PWD in *.worktrees/b*) {wait};; esac; cat")
+    (repo / ".gitattributes").write_text("README.md filter=slow\n")
+    begun, may_end = repo.parent / "begun", repo.parent / "may-end"
+    hold = f"touch {begun}; until test -e {may_end}; do sleep 0.02; done; echo a > a; touch {ended}"
+    write_story(repo, "a", command=hold)
+    write_story(repo, "first", command=f"until test -e {begun}; do sleep 0.02; done; echo > first")
+    for name in others:
+        write_story(repo, name, depends_on=["first"], command=f"echo > {name}")
+    commit_stories(repo)
+    with started(repo, f"--max-stories={len(others) + 1}", "--window=fixed") as running:
+        waiting = [root / name / ".waiting" for name in others]
+        wait_until(lambda: all(each.exists() for each in waiting), what="all checkouts wait", limit=60)
+        may_end.touch()
+        wait_until(ended.exists, what="the session has ended")
+        time.sleep(0.5)  # in which its end would be recorded, if nothing held it back
+        went_on = time.time()
+        go.touch()
+        assert running.finish().code == 0
+    assert moments(repo, "SessionEnded", story_id="a")[0] > went_on
 
 
 def test_what_is_kept_is_on_the_disk(repo: Path) -> None:

@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,6 +18,7 @@ from isolation.model import WorkspaceRequest
 from isolation.paths import worktree_root
 from isolation.worktree import opening as worktree
 from isolation.worktree import removal as closing
+from isolation.worktree.checkout_files import require_complete
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import (
     OPENER,
@@ -225,6 +228,31 @@ async def test_a_deleted_folder_is_made_again(repository: Repository) -> None:
     again = await make(repository, run="run-2")
     assert (again.head, again.reattached) == (tip, True)
     assert (again.path / "work").exists()
+
+
+async def test_the_next_checkout_does_not_wait_until_one_is_verified(
+    repository: Repository, limiter: trio.CapacityLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place is for git's own work: with one, the second story has its files before the first is through."""
+    second = threading.Event()
+
+    def slow(repository: Repository, path: Path, **more: Any) -> None:
+        if path.name == "one":
+            assert second.wait(30)
+        require_complete(repository, path, **more)
+
+    monkeypatch.setattr("isolation.worktree.opening.require_complete", slow)
+    limiter.total_tokens = 1
+
+    async def next_one() -> None:
+        await worktree.create_or_attach(repository, wanted(repository, "two"), limiter)
+        second.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worktree.create_or_attach, repository, wanted(repository, "one"), limiter)
+            nursery.start_soon(next_one)
+    assert limiter.borrowed_tokens == 0
 
 
 async def test_several_parents_give_their_merge(
