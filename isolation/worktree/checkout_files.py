@@ -130,7 +130,8 @@ def _is_as_git_left_it(
         return False
     index, hash_size = load_index(git_dir), len(tip) // 2
     at_tip = read_ref(repository.common_dir, f"refs/heads/{branch}") == tip
-    return at_tip and is_plain(index, hash_size) and all_there(index, path, hash_size)
+    whole = is_plain(index, hash_size, submodules=True)  # git leaves an empty folder for each
+    return at_tip and whole and all_there(index, path, hash_size)
 
 
 def not_registered(path: Path) -> WorkspaceError:

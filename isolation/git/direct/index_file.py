@@ -30,6 +30,7 @@ _SPECIAL_FLAGS = 0xC0
 _KIND_AT = 26
 _PLAIN_KINDS = b"\x81\xa0"
 """The byte of the mode that says what an entry is: a file, or a link."""
+_SUBMODULE = b"\xe0"
 _EXTENSION = struct.Struct(">4sI")
 _SPLIT = b"link"
 _HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
@@ -136,27 +137,28 @@ def load_index(git_dir: Path | None) -> bytes:
     return data if len(data) < _LARGEST else b""
 
 
-def is_plain(data: bytes, hash_size: int = 20) -> bool:
+def is_plain(data: bytes, hash_size: int = 20, *, submodules: bool = False) -> bool:
     """Return whether an index has files and links only, none of them hidden from git; False may be wrong.
 
     An entry can be assumed unchanged, left out of the worktree, a submodule or a folder of a sparse index;
-    and a split index has further entries in another file. About all of these git can say more.
+    and a split index has further entries in another file. About all of these git can say more. With
+    `submodules` it may have these, too.
     """
     try:
-        end_of_entries = _end_of_plain(data, hash_size)
+        end_of_entries = _end_of_plain(data, hash_size, _PLAIN_KINDS + _SUBMODULE * submodules)
     except (IndexError, ValueError, struct.error):
         return False
     return _SPLIT not in _extensions(data, end_of_entries, len(data) - hash_size)
 
 
-def _end_of_plain(data: bytes, hash_size: int) -> int:
+def _end_of_plain(data: bytes, hash_size: int, kinds: bytes) -> int:
     """Return where the entries end; raises ValueError at the first that is not plain."""
     version, count = _version(data), _HEADER.unpack_from(data)[2]
     position, before_flags, find = _HEADER.size, _STAT.size + hash_size, data.index
     for _ in range(count):
         flags_at = position + before_flags
         high = data[flags_at]
-        if high & _SPECIAL_FLAGS or data[position + _KIND_AT] not in _PLAIN_KINDS:
+        if high & _SPECIAL_FLAGS or data[position + _KIND_AT] not in kinds:
             raise ValueError("not a plain entry")
         if version == _COMPRESSED_NAMES:
             position = find(b"\0", _number(data, flags_at + 2)[1]) + 1

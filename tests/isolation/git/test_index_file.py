@@ -67,6 +67,15 @@ def test_what_only_git_can_tell_is_not_plain(repository: Repository, how: str, v
     assert not is_plain(index_of(top))
 
 
+def test_submodules_can_be_allowed(repository: Repository) -> None:
+    """Of a fresh checkout an empty folder for each is all that there is to know."""
+    top = filled(repository.top)
+    _submodule(top)
+    assert is_plain(index_of(top), submodules=True)
+    HIDING["assume-unchanged"](top)
+    assert not is_plain(index_of(top), submodules=True)
+
+
 def test_a_flag_on_any_entry_is_seen(repository: Repository) -> None:
     """On the first, in the middle, on the last: names of all lengths are stepped over right."""
     top = filled(repository.top)

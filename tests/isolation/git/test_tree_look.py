@@ -281,6 +281,22 @@ async def test_a_repository_in_the_tree_is_refused_as_before(filled: Repository)
         commit(filled, workspace, workspace.index)
 
 
+async def test_a_checkout_with_a_submodule_is_verified_without_asking_git(
+    filled: Repository, asked: list[str]
+) -> None:
+    """Git leaves an empty folder for it."""
+    inner = filled.top / "inner"
+    git(filled.top, "init", "-q", "inner")
+    git(inner, "commit", "-q", "--allow-empty", "-m", "inner")
+    git(filled.top, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(filled.top, "commit", "-q", "-m", "a submodule")
+    asked.clear()
+    workspace = await make(filled)
+    assert "checkout" in asked
+    assert "status" not in asked
+    assert not any((workspace.path / "inner").iterdir())
+
+
 async def test_a_large_tree_is_left_to_git(
     filled: Repository, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
