@@ -8,7 +8,11 @@ files need not be on the disk; there, the index is no proof.
 
 import os
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isolation.errors import WorkspaceError
 from isolation.git.checkout import admin_dir, read_status
@@ -20,6 +24,9 @@ from isolation.paths import current_branch
 from isolation.worktree.power_loss import UNSETTLED
 from isolation.worktree.sparse import leave_out
 
+if TYPE_CHECKING:
+    import trio
+
 BEHIND = "autopilot-behind"
 """A file in the git directory of a worktree that was a spare at another commit, until it is at its branch.
 
@@ -30,6 +37,24 @@ story had changed it back.
 _LOCK_PATIENCE = 5.0
 _ORPHAN_PATIENCE = 60.0
 _NO_LARGE_FILE = ": smudge filter lfs failed"
+
+
+@asynccontextmanager
+async def place_of_checkout(limiter: "trio.CapacityLimiter") -> AsyncIterator[Callable[[], None]]:
+    """Hold a place among the checkouts; a thread may leave it before the end."""
+    import trio
+
+    holder, token = object(), trio.lowlevel.current_trio_token()
+
+    def leave() -> None:
+        if holder in limiter.statistics().borrowers:
+            limiter.release_on_behalf_of(holder)
+
+    await limiter.acquire_on_behalf_of(holder)
+    try:
+        yield partial(token.run_sync_soon, leave)
+    finally:
+        leave()
 
 
 def populate(repository: Repository, path: Path, branch: str) -> GitOutput:

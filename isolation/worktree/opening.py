@@ -8,8 +8,7 @@ what git checked out. The caller can undo the same later, as long as nothing has
 
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +41,7 @@ from isolation.worktree.checkout_files import (
     complete,
     is_half_filled,
     not_registered,
+    place_of_checkout,
     populate,
     require_complete,
 )
@@ -135,7 +135,7 @@ async def create_undoable(
         if bottoms is not None and below is not None and registered.made_tree:
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
-        async with _place(populate_limiter) as leave:
+        async with place_of_checkout(populate_limiter) as leave:
             index = await offload(_fill, repository, request, registered, pool, leave)
         unsettled = await offload(_unsettled, repository, request, registered)
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -156,24 +156,6 @@ async def create_undoable(
         unsettled=unsettled,
     )
     return workspace, undo
-
-
-@asynccontextmanager
-async def _place(limiter: "trio.CapacityLimiter") -> AsyncIterator[Callable[[], None]]:
-    """Hold a place among the checkouts; a thread may leave it before the end."""
-    import trio
-
-    holder, token = object(), trio.lowlevel.current_trio_token()
-
-    def leave() -> None:
-        if holder in limiter.statistics().borrowers:
-            limiter.release_on_behalf_of(holder)
-
-    await limiter.acquire_on_behalf_of(holder)
-    try:
-        yield partial(token.run_sync_soon, leave)
-    finally:
-        leave()
 
 
 def require_there(repository: Repository, path: Path) -> None:
