@@ -75,6 +75,29 @@ def test_a_killed_workers_story_starts_again_elsewhere(repo: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_worker_that_dies_with_a_finished_story_loses_nothing(repo: Path, tmp_path: Path) -> None:
+    """Only the removal of its worktree was still to come: it does not start again, and nobody says so."""
+    removing = tmp_path / "removing"
+    (repo / "autopilot-multi.toml").write_text(f"[hooks]\nbefore_remove = 'touch {removing}; sleep 1000'\n")
+    write_story(repo, "a", command=writes("a"))
+    commit_stories(repo)
+    with (
+        machines(tmp_path / "cluster", "one") as cluster,
+        started(repo, "--cluster", str(cluster.file)) as running,
+    ):
+        wait_until(removing.exists, what="the worktree is to be removed", limit=60)
+        wait_until(lambda: _finished(repo) == {"a": 1}, what="the journal has its result")
+        cluster.signal("one", signal.SIGKILL)
+        ended = running.finish()
+    assert ended.code == 0, ended.err
+    assert "; its worktree is on worker one, at /" in ended.err
+    assert "starts again" not in ended.err
+    assert "StoryLost" not in _kinds(repo)
+    assert _finished(repo) == {"a": 1}
+    assert git(repo, "show", "autopilot/a:a") == "made\n"
+
+
+@pytest.mark.slow
 def test_work_that_was_not_committed_yet_is_done_again(repo: Path, tmp_path: Path) -> None:
     """A worker that dies between the end of a session and its commit costs that session, not its work."""
     gate, reached = tmp_path / "gate", tmp_path / "reached"

@@ -118,9 +118,12 @@ class RemoteStory:
             lost = await self._follow(link)
             if lost is None:
                 return
-            losses += 1
             self._fleet.budget.free(self.story.id)
             now = self.now
+            if now.status.final:  # only the removal of its folder was still to come
+                await self._leave_folder(link, f"{lost.reason}; ")
+                return
+            losses += 1
             known = now.step_history.conversation
             talk = await to_thread.run_sync(self._fleet.talks.of, self.story.id, known)
             await self._log.record(
@@ -133,8 +136,6 @@ class RemoteStory:
                 ),
                 ev.Noted(story_id=self.story.id, message=_again(lost.reason, now.workspace.path)),
             )
-            if now.status.final:
-                return  # only the removal of its folder was still to come
             if losses >= MOST_LOSSES:
                 reason = f"its worker was lost {losses} times: {lost.reason}"
                 await self._log.record(results.failed(self.story.id, reason))
@@ -227,12 +228,17 @@ class RemoteStory:
         if not now.status.final:
             self._fleet.release(self.story.id, ended=False)
             return Lost(reason=f"worker {link.name} cannot work on it: {gone.trouble or 'it gave no reason'}")
-        if now.workspace.path is not None:
-            where = f"is on worker {link.name}, at {now.workspace.path.partition(':')[2]}"
-            words = await to_thread.run_sync(self._kept, f"its worktree {where}")
+        await self._leave_folder(link)
+        return None
+
+    async def _leave_folder(self, link: Link, why: str = "") -> None:
+        """Note where the folder of a story is that has its result, if its worker did not remove it."""
+        path = self.now.workspace.path
+        if path is not None:
+            where = f"is on worker {link.name}, at {path.partition(':')[2]}"
+            words = await to_thread.run_sync(self._kept, f"{why}its worktree {where}")
             closed = ev.WorkspaceClosed(story_id=self.story.id, removed=True, reason=f"it {where}")
             await self._log.record(closed, ev.Noted(story_id=self.story.id, message=words))
-        return None
 
     def _kept(self, where: str) -> str:
         """Return where to find what a story without success has made. Blocking."""
