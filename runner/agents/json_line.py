@@ -3,18 +3,26 @@
 import json
 from typing import Any
 
+from isolation.patterns import pattern
 from runner.core.text.amounts import amount, whole_amount
 
 _SHOWN = 200
+_HALF = pattern(rb"\\u[dD][89a-fA-F]")
+"""An escape that may be half a character: JSON allows it, and no file, hash or process can have it."""
 
 
 def load(line: bytes) -> dict[str, Any] | None:
-    """Read a line that holds one JSON object; None for anything else."""
+    """Read a line that holds one JSON object; None for anything else.
+
+    What is no text in it, such as half a character, becomes `?` or a replacement character.
+    """
     # A cheap test first: agents also print plain text, and some of them a lot.
     if not line.startswith(b"{"):
         return None
     try:
-        found = json.loads(line)
+        found = json.loads(line.decode(errors="replace"))
+        if _HALF.search(line):
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -108,6 +108,16 @@ def test_no_line_breaks_a_parser(name: str, kind: str, rest: object, noise: byte
         reader.parse(line)
 
 
+@pytest.mark.parametrize("half", [r"\ud800", r"\uDBFF", r"\udc00", r"\uDFFF"])
+def test_half_a_character_is_no_text(half: str) -> None:
+    """JSON can name it, but no file or hash can have it: found by fuzzing, as the error of a codex."""
+    message = json.dumps('{"type": "error HALF", "error": {"message": "HALF, 😀"}}').replace("HALF", half)
+    line = f'{{"type": "error", "message": {message}}}'.encode()
+    update = agent("codex").parse(line)
+    assert update is not None
+    assert "?, 😀" in str(update)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_agent_gets_its_model_and_its_own_arguments(name: str) -> None:
     """The model is given at the start and at every resume; the user's arguments and variables too."""

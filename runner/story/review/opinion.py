@@ -4,10 +4,9 @@ Its word never overrides a gate: it is asked about work that has passed all of t
 these decide alone. What cannot be read is no opinion, and is named.
 """
 
-import json
-
 from msgspec import Struct
 
+from runner.agents.json_line import load
 from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.model import Outcome, StorySnapshot
@@ -71,10 +70,7 @@ def _printed(output: str) -> tuple[str, str]:
         text = line.strip().strip("`").strip()
         if not text.startswith("{") or '"review"' not in text:
             continue
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict) and "review" in found:
+        found = load(text.encode(errors="replace"))
+        if found is not None and "review" in found:
             return str(found["review"]), str(found.get("because") or "")
     return "", ""

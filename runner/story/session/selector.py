@@ -13,6 +13,7 @@ from msgspec import Struct
 from trio import to_thread
 
 from isolation.model import Workspace
+from runner.agents.json_line import load
 from runner.core.events import events as ev
 from runner.core.model import Outcome
 from runner.records.signals import signals
@@ -91,11 +92,8 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
 def parsed(output: str) -> Selection:
     """Read what a selector printed; the last line that is a JSON object counts."""
     for line in reversed(output.splitlines()):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
+        value = load(line.strip().encode(errors="replace"))
+        if value is not None:
             return _checked(value)
     return _nothing("the selector printed no JSON object")
 
