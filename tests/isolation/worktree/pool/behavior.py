@@ -257,8 +257,9 @@ class Stories:
         self.number += 1
         spares = len(load_seals(self.repository.common_dir))
         request = self.request(pool)
-        if again and request.path.exists():
+        if again:
             remove_stale_locks(self.repository, request.path, request.branch)  # as a run does first
+        if again and request.path.exists():
             assert (await create_or_attach(self.repository, request, trio.CapacityLimiter(2))).reattached
             return await self.open(pool, again=True)
         workspace = await create_or_attach(self.repository, request, trio.CapacityLimiter(2), pool=pool)
