@@ -11,7 +11,8 @@ Invariants:
 
 import os
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from isolation.files.plain import LONGEST_POINTER, read_plain
@@ -40,28 +41,19 @@ def move_ref(common: Path, top: Path, ref: str, *, commit: str, before: str, why
         return False
     if _is_checked_out(common, top, ref) or not has_commit(common, commit):
         return False
-    place, moved = f"{common / ref}", False
+    place = f"{common / ref}"
     with suppress(OSError), ExitStack() as held:
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         log = os.open(common / "logs" / ref, flags)
         held.callback(os.close, log)
         who = _last_author(log)
-        if not who:
-            return False
-        lock = os.open(f"{place}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        held.callback(os.close, lock)
-        try:
-            if read_plain(Path(place), LONGEST_POINTER, follow=False) == f"{before}\n".encode():
-                os.write(lock, f"{commit}\n".encode())
-                os.fsync(lock)
-                when = f"{_now()}\t{why}"
-                os.write(log, b"%b %b %b\n" % (f"{before} {commit}".encode(), who, when.encode()))
-                os.rename(f"{place}.lock", place)  # noqa: PTH104  one call among others of its kind
-                moved = True
-        finally:
-            if not moved:
-                os.unlink(f"{place}.lock")  # noqa: PTH108  as above
-    return moved
+        with _new_value(place, commit):
+            if not who or read_plain(Path(place), LONGEST_POINTER, follow=False) != f"{before}\n".encode():
+                raise _LeftToGitError
+            when = f"{_now()}\t{why}"
+            os.write(log, b"%b %b %b\n" % (f"{before} {commit}".encode(), who, when.encode()))
+        return True
+    return False
 
 
 def make_branch(common: Path, branch: str, commit: str, who: str) -> bool:
@@ -75,26 +67,38 @@ def make_branch(common: Path, branch: str, commit: str, who: str) -> bool:
     usual = _PLAIN_NAME.fullmatch(branch) and ".lock" not in branch and branch != "HEAD"
     if not usual or not who or not _keeps_logs(common) or os.path.lexists(common / "hooks" / _HOOK):
         return False
-    made = False
-    with suppress(OSError), ExitStack() as held:
+    with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(f"{place}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        held.callback(os.close, lock)
-        try:
-            if _is_free(common, branch):
-                os.write(lock, f"{commit}\n".encode())
-                os.fsync(lock)
-                line = f"{'0' * len(commit)} {commit} {who} {_now()}\tbranch: Created from {commit}\n"
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                with os.fdopen(os.open(log, flags, 0o666), "wb") as file:
-                    file.write(line.encode(errors="surrogateescape"))
-                os.rename(f"{place}.lock", place)  # noqa: PTH104  one call among others of its kind
-                made = True
-        finally:
-            if not made:
-                os.unlink(f"{place}.lock")  # noqa: PTH108  as above
-    return made
+        with _new_value(f"{place}", commit):
+            if not _is_free(common, branch):
+                raise _LeftToGitError
+            line = f"{'0' * len(commit)} {commit} {who} {_now()}\tbranch: Created from {commit}\n"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(log, flags, 0o666), "wb") as file:
+                file.write(line.encode(errors="surrogateescape"))
+        return True
+    return False
+
+
+class _LeftToGitError(OSError):
+    """Something is unusual."""
+
+
+@contextmanager
+def _new_value(place: str, commit: str) -> Iterator[None]:
+    """Hold the lock of a ref; at the end of the block the commit becomes its value, unless by an error."""
+    lock = os.open(f"{place}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(lock, f"{commit}\n".encode())
+        os.fsync(lock)
+        yield
+        os.rename(f"{place}.lock", place)  # noqa: PTH104  one call among others of its kind
+    except BaseException:
+        os.unlink(f"{place}.lock")  # noqa: PTH108  as above
+        raise
+    finally:
+        os.close(lock)
 
 
 def _is_free(common: Path, branch: str) -> bool:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from isolation.git import commits
 from isolation.git.direct.index_file import entries_of, identity_of, touched
 from isolation.git.direct.racy_index import settle_racy
 from isolation.git.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktree.worktrees import make
+from tests.isolation.worktree.worktrees import checkpointed, make
 
 FILES = 800
 """So many that the index is large enough."""
@@ -90,16 +89,7 @@ async def test_a_checkpoint_has_the_change(many: Repository) -> None:
     """A story that ends in the second in which it began loses nothing."""
     workspace = await make(many)
     (workspace.path / "f0007").write_text("7000\n")
-    made = commits.checkpoint(
-        many,
-        workspace.path,
-        workspace.branch,
-        "work\n",
-        1_700_000_000,
-        base=workspace.base,
-        since=workspace.head,
-        index=workspace.index,
-    )
+    made = checkpointed(many, workspace, workspace.index)
     assert made.among == ("f0007",)
     assert git(many.top, "show", f"{made.tip}:f0007") == "7000\n"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from isolation.git import checkout, commits
+from isolation.git import checkout
 from isolation.git.checkout import index_identity
 from isolation.git.commits import Checkpoint
 from isolation.git.direct import tree_look
@@ -20,7 +20,7 @@ from isolation.git.repository import Repository
 from isolation.model import Workspace
 from isolation.worktree.removal import close
 from tests.conftest import git
-from tests.isolation.worktree.worktrees import make
+from tests.isolation.worktree.worktrees import checkpointed, make
 
 Edit = Callable[[Path], object]
 
@@ -54,20 +54,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Repository, "run", run)
     return found
-
-
-def commit(repository: Repository, workspace: Workspace, index: tuple[int, ...]) -> Checkpoint:
-    """Commit what is in a workspace."""
-    return commits.checkpoint(
-        repository,
-        workspace.path,
-        workspace.branch,
-        "work\n",
-        1_700_000_000,
-        base=workspace.base,
-        since=workspace.head,
-        index=index,
-    )
 
 
 def _same_size(tree: Path) -> None:
@@ -219,9 +205,9 @@ async def test_the_commit_is_the_one_that_git_would_find(
     for workspace in (looked, left):
         EDITS[edit](workspace.path)
     asked.clear()
-    ours = commit(filled, looked, looked.index)
+    ours = checkpointed(filled, looked, looked.index)
     assert ("status" in asked) is (edit in LEFT_TO_GIT)
-    theirs = commit(filled, left, ())
+    theirs = checkpointed(filled, left, ())
     assert _tree(filled, ours) == _tree(filled, theirs)
     assert (ours.files, ours.unchanged, ours.commits) == (theirs.files, theirs.unchanged, theirs.commits)
     assert sorted(ours.among or ()) == sorted(theirs.among or ())
@@ -262,7 +248,7 @@ def test_any_work_is_committed_as_git_would(
             workspace = Workspace(
                 path=path, branch=f"autopilot/{path.name}", base=base, head=heads[path], reattached=False
             )
-            made[path] = commit(repository, workspace, index if path == looked else ())
+            made[path] = checkpointed(repository, workspace, index if path == looked else ())
             heads[path] = made[path].tip
         assert _tree(repository, made[looked]) == _tree(repository, made[left])
         index = made[looked].index
@@ -278,7 +264,7 @@ async def test_a_repository_in_the_tree_is_refused_as_before(filled: Repository)
     git(nested, "add", "-A")
     git(nested, "commit", "-qm", "nested")
     with pytest.raises(Exception, match=r"folder/nested.*is a git repository of its own"):
-        commit(filled, workspace, workspace.index)
+        checkpointed(filled, workspace, workspace.index)
 
 
 async def test_a_checkout_with_a_submodule_is_verified_without_asking_git(
@@ -305,7 +291,7 @@ async def test_a_large_tree_is_left_to_git(
     workspace = await make(filled)
     (workspace.path / "new").write_text("new")
     asked.clear()
-    commit(filled, workspace, workspace.index)
+    checkpointed(filled, workspace, workspace.index)
     assert "status" in asked
 
 
@@ -316,7 +302,7 @@ async def test_a_tree_with_many_new_files_is_left_to_git(filled: Repository, ask
     for number in range(2001):
         (workspace.path / "build" / f"{number}").touch()
     asked.clear()
-    assert commit(filled, workspace, workspace.index).unchanged
+    assert checkpointed(filled, workspace, workspace.index).unchanged
     assert "status" in asked
 
 
@@ -324,7 +310,7 @@ async def test_a_worktree_is_closed_without_asking_git(filled: Repository, asked
     """What was known at the commit is compared with what is there now."""
     workspace = await make(filled)
     (workspace.path / "new").write_text("new")
-    made = commit(filled, workspace, workspace.index)
+    made = checkpointed(filled, workspace, workspace.index)
     assert made.index
     asked.clear()
     closing = await close(filled, replace(workspace, head=made.tip, index=made.index))
@@ -340,7 +326,7 @@ async def test_what_is_written_after_the_commit_keeps_the_worktree(filled: Repos
     """A verification may write, and so may the user."""
     workspace = await make(filled)
     (workspace.path / "kept").write_text("work")
-    made = commit(filled, workspace, workspace.index)
+    made = checkpointed(filled, workspace, workspace.index)
     EDITS[late](workspace.path)
     closing = await close(filled, replace(workspace, head=made.tip, index=made.index))
     assert not closing.removed
@@ -354,7 +340,7 @@ async def test_a_branch_that_moved_after_the_commit_is_left_to_git(
     """What is known is known of one commit only."""
     workspace = await make(filled)
     (workspace.path / "new").write_text("new")
-    made = commit(filled, workspace, workspace.index)
+    made = checkpointed(filled, workspace, workspace.index)
     tip = git(filled.top, "commit-tree", "-p", made.tip, "-m", "another", f"{made.tip}^{{tree}}").strip()
     git(filled.top, "update-ref", f"refs/heads/{workspace.branch}", tip)
     asked.clear()

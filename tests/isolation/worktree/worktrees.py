@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trio
 
-from isolation.git import commits
+from isolation.git.commits import Checkpoint, checkpoint
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import own_git_dir, worktree_path, worktree_root
@@ -65,6 +65,20 @@ async def make(
         )
 
 
+def checkpointed(repository: Repository, workspace: Workspace, index: tuple[int, ...]) -> Checkpoint:
+    """Commit what is in a workspace as the program does."""
+    return checkpoint(
+        repository,
+        workspace.path,
+        workspace.branch,
+        "work\n",
+        1_700_000_000,
+        base=workspace.base,
+        since=workspace.head,
+        index=index,
+    )
+
+
 def commit(cwd: Path, name: str = "work", text: str = "work") -> str:
     """Commit one file and give the new commit."""
     (cwd / name).write_text(text)
@@ -101,6 +115,6 @@ def git_dir_of(checkout: Path) -> Path:
 def checkpoint_of_main(repository: Repository, message: str, date: float) -> str:
     """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
     base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
-    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
+    made = checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
     assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
     return made.tip
