@@ -1,5 +1,6 @@
 """The result file that a session may leave; a missing or unreadable one never fails a story."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,18 +59,19 @@ def load_result(path: Path) -> Result:
     cost = number(document.usage, _COST)
     summary = {name: whole(document.agent_summary, name) for name in document.agent_summary}
     rates = {name: number(document.effectiveness, name) for name in document.effectiveness}
-    question = document.decision.get("question") or document.decision.get("context") or document.notes
+    decision, waves = _finite(document.decision), _finite(document.waves)
+    question = decision.get("question") or decision.get("context") or document.notes
     return Result(
         status=document.status or "",
         summary={name: count for name, count in summary.items() if count is not None},
         effectiveness={name: rate for name, rate in rates.items() if rate is not None},
         total_waves=document.count_waves(),
-        waves=tuple(document.waves) if isinstance(document.waves, list) else None,
+        waves=tuple(waves) if isinstance(waves, list) else None,
         usage=Usage(
             input_tokens=tokens["input_tokens"], output_tokens=tokens["output_tokens"], cost_usd=cost
         ),
         question=str(question or ""),
-        decision=document.decision,
+        decision=decision,
         notes=document.notes,
         review=str(document.review or ""),
         because=str(document.because or ""),
@@ -79,6 +81,19 @@ def load_result(path: Path) -> Result:
             _impossible("effectiveness", document.effectiveness, rates),
         ),
     )
+
+
+def _finite(value: Any) -> Any:
+    """Return what is copied as it is without numbers that JSON does not have: other programs read it."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case list():
+            return [_finite(each) for each in value]
+        case dict():
+            return {name: _finite(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def _impossible(part: str, given: Mapping[str, object], read: Mapping[str, float | None]) -> list[str]:
