@@ -21,6 +21,7 @@ from runner.core.events.events import decode
 from runner.core.events.story_json import from_json
 from runner.core.limits.confidence import derived_threshold
 from runner.core.past_runs import past_runs, summary
+from runner.core.text.screen import neutral
 from runner.flows.overview import blobs
 from runner.machine import control_groups, registry, session_lock
 from runner.plan.settings import json_form
@@ -119,7 +120,7 @@ def registry_entry(data: bytes) -> None:
     path.write_bytes(data)
     for entry in place.active(1.7e9):
         require_amounts((entry.pid, entry.start_ticks))
-        assert entry.description.isprintable()
+        assert neutral(entry.description) == entry.description
         registry._to_json(entry)
         registry._gone(entry, entry.boot_id)
 

@@ -8,6 +8,7 @@ an ordinary worktree looks as before, and nobody ever changes the checkout below
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -32,6 +33,7 @@ from isolation.worktree.pool.bottoms import Bottoms, load_bottoms
 from isolation.worktree.pool.claim import is_unchanged
 from isolation.worktree.pool.seals import surroundings_of
 from isolation.worktree.removal import close
+from tests.acceptance.program import wait_until
 from tests.conftest import GIT_ENVIRONMENT, git
 from tests.isolation.worktree.pool.behavior import (
     DOUBTFUL,
@@ -169,7 +171,9 @@ class OverlayHistories(RuleBasedStateMachine):
         for seal in load_bottoms(self.repository.common_dir):
             # Where git is set to write files otherwise now, it may call the same bytes a change.
             ours = seal.run_id == self.bottoms.run_id and seal.surroundings == now
-            assert not ours or is_unchanged(self.repository, seal, thorough=True)
+            unchanged = partial(is_unchanged, self.repository, seal, thorough=True)
+            # A command that was killed a moment ago may still have something there open.
+            wait_until(lambda: not ours or unchanged(), what=f"{seal.path} is as it was made", limit=10)  # noqa: B023
 
     def teardown(self) -> None:
         """Remove the repository."""
