@@ -47,10 +47,7 @@ class MissingProgram(Struct, frozen=True, kw_only=True):
 
 
 def unseen_by_stories(repository: Repository, settings: Settings, *, idle: bool = False) -> Unseen:
-    """Return what stories that start from the checkout's commit will not see.
-
-    If nothing waits for that it is `idle`, and takes only what the machine has to spare.
-    """
+    """Return what stories that start from the checkout's commit will not see; `idle` as of `read_status`."""
     if settings.bg_isolation != IsolationMode.WORKTREE or repository.main_checkout is None:
         return Unseen()
     top = repository.top

@@ -53,9 +53,12 @@ def require_seen(
     return tuple(notes)
 
 
-def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
-    """Return what else of the checkout stories will not see: uncommitted files, empty submodules. Blocks."""
-    unseen = unseen_by_stories(repository, settings, idle=True)
+def unseen_notes(repository: Repository, settings: Settings, *, idle: bool) -> tuple[str, ...]:
+    """Return what else of the checkout stories will not see: uncommitted files, empty submodules. Blocks.
+
+    If nothing waits for that it is `idle`, and takes only what the machine has to spare.
+    """
+    unseen = unseen_by_stories(repository, settings, idle=idle)
     notes = []
     if unseen.uncommitted:
         number = count(len(unseen.uncommitted), "uncommitted file")

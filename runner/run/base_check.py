@@ -14,6 +14,7 @@ only the programs are looked for.
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 
 import trio
@@ -111,10 +112,11 @@ class BaseCheck:
         return check.questions(stories, self._context.settings, elsewhere=self._elsewhere)
 
     async def _note_unseen(self) -> None:
-        """Say what of the checkout the stories will not see; nothing waits for it."""
+        """Say what of the checkout the stories will not see; only the checks of the base wait for it."""
         context = self._context
         if self._fresh and self._mode is not Mode.OFF:
-            notes = await to_thread.run_sync(unseen_notes, context.repository, context.settings)
+            look = partial(unseen_notes, context.repository, context.settings, idle=not self._asked)
+            notes = await to_thread.run_sync(look)
             self._log.defer(*(ev.Noted(message=f"{self._prefix}{note}") for note in notes))
 
     async def _note_ignored(self, output: str) -> None:
