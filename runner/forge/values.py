@@ -11,9 +11,9 @@ def text_at(value: Any, *keys: str) -> str:
 
 
 def number_at(value: Any, *keys: str) -> int:
-    """Return a whole number below some keys; 0 if there is none."""
+    """Return a number of something, or of how much, below some keys; 0 if there is none."""
     found = at(value, *keys)
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
 def list_at(value: Any, *keys: str) -> list[Any]:

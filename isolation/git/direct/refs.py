@@ -25,7 +25,7 @@ def read_ref(common: Path, ref: str) -> str | None:
 
     Whether the repository has what the id names is not known with it, see `has_commit`.
     """
-    if (common / "reftable").exists() or ".." in ref:
+    if (common / "reftable").exists() or ".." in ref or "\0" in ref:
         return None
     try:
         text = read_plain(common / ref, _LONGEST, follow=False)

@@ -20,7 +20,7 @@ from runner.core.text.names import one_line
 PENDING = "pending"
 MOST_TITLE = 200
 
-_HEAD = pattern(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
+_HEAD = pattern(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\n]*(?:\n|\Z))?")
 _LINE = pattern(r"(?mi)^(?P<label>[ \t>*-]*tracker\**[ \t]*:\**[ \t]*)(?P<value>[^\r\n]*)")
 _STRAY = pattern(r"(?mi)^[ \t>*-]*tracker\**[ \t]*:\**[ \t]*pending[ \t]*(?:\r?\n)+")
 _ID = pattern(r"[\[`*#]*(?P<id>[A-Z][A-Z0-9_]+-\d+|\d+)(?![\w-])")
