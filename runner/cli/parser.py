@@ -83,9 +83,9 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _folder(text: str) -> str:
     """Accept only an existing folder: with a missing one, git would find a repository further up."""
-    from pathlib import Path
+    import os
 
-    if not Path(text).is_dir():
+    if not os.path.isdir(text):  # noqa: PTH112  a name that cannot be one is no folder, and no error
         raise argparse.ArgumentTypeError(f"no such folder: {text!r}")
     return text
 

@@ -257,6 +257,8 @@ class Journal:
                 raise explain(self.path, error) from error
             except UnicodeDecodeError as error:
                 raise damaged(self.path, str(error)) from error
+            except MemoryError as error:  # as SQLite says of some files that are no journal
+                raise damaged(self.path, "SQLite has no memory for what it claims to hold") from error
 
     def _catch_up(self) -> bool:
         """Leave the frozen view of a quiet journal once a process writes, or has written, to it."""
