@@ -106,59 +106,55 @@ def checkpoint(
     session may be alive there.
     """
     with repository.visiting(cwd):
-        git_dir = own_git_dir(cwd)
-        if git_dir is not None:
-            settle_racy(git_dir, cwd, index, len(base) // 2)
-        seen = seen_status(repository, cwd, branch, since, index)
-        return _checkpoint(repository, cwd, branch, message, date, base, since, seen)
+        status, head = _to_commit(repository, cwd, branch, base=base, since=since, index=index)
+        first = None
+        if status.dirty:
+            _stage_all(repository, cwd, status.dirty)
+            status = after_staging(cwd, status)
+        if status.dirty:
+            if _commit_index(repository, cwd, message, date) and head == base:
+                first = _logged_on_top_of(base, cwd)
+            _refuse_deep(repository, cwd, status.deep)
+        elif head == base:
+            return Checkpoint(tip=head, commits=0, files=0, unchanged=True)
+        # Git makes no empty commit by itself, so a first commit of ours has changed something.
+        tip, commits, unchanged = (
+            (first, 1, False) if first else _since_base(repository, cwd, branch, head, base)
+        )
+        if tip == since:
+            files: int | None = 0
+        elif head == since:
+            files = len(status.dirty)
+        else:  # it has committed by itself
+            files = _count_changed(repository, since, tip)
+        # Alone on its base, the new commit holds just what was dirty.
+        suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
+        markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
+        return Checkpoint(
+            tip=tip,
+            commits=commits,
+            files=files,
+            unchanged=unchanged,
+            markers=markers,
+            among=status.dirty if first else None,
+            index=index_identity(cwd) if first else (),
+        )
 
 
-def _checkpoint(  # noqa: PLR0917  as of `checkpoint`
-    repository: Repository,
-    cwd: Path,
-    branch: str,
-    message: str,
-    date: float,
-    base: str,
-    since: str,
-    seen: CheckoutStatus | None,
-) -> Checkpoint:
+def _to_commit(
+    repository: Repository, cwd: Path, branch: str, *, base: str, since: str, index: tuple[int, ...]
+) -> tuple[CheckoutStatus, str]:
+    """Return what there is to commit and the commit to build on; put right what a session broke of these."""
+    git_dir = own_git_dir(cwd)
+    if git_dir is not None:
+        settle_racy(git_dir, cwd, index, len(base) // 2)
+    seen = seen_status(repository, cwd, branch, since, index)
     try:
-        status, head = _committable(repository, cwd, branch, since, seen)
+        return _committable(repository, cwd, branch, since, seen)
     except (GitCommandError, WorkspaceError):
         if not restore(repository, cwd, branch, since):
             raise
-        status, head = _committable(repository, cwd, branch, since, None)
-    first = None
-    if status.dirty:
-        _stage_all(repository, cwd, status.dirty)
-        status = after_staging(cwd, status)
-    if status.dirty:
-        if _commit_index(repository, cwd, message, date) and head == base:
-            first = _logged_on_top_of(base, cwd)
-        _refuse_deep(repository, cwd, status.deep)
-    elif head == base:
-        return Checkpoint(tip=head, commits=0, files=0, unchanged=True)
-    # Git makes no empty commit by itself, so a first commit of ours has changed something.
-    tip, commits, unchanged = (first, 1, False) if first else _since_base(repository, cwd, branch, head, base)
-    if tip == since:
-        files: int | None = 0
-    elif head == since:
-        files = len(status.dirty)
-    else:  # it has committed by itself
-        files = _count_changed(repository, since, tip)
-    # Alone on its base, the new commit holds just what was dirty.
-    suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
-    markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
-    return Checkpoint(
-        tip=tip,
-        commits=commits,
-        files=files,
-        unchanged=unchanged,
-        markers=markers,
-        among=status.dirty if first else None,
-        index=index_identity(cwd) if first else (),
-    )
+        return _committable(repository, cwd, branch, since, None)
 
 
 def commit_paths(
