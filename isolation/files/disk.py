@@ -11,8 +11,8 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -102,13 +102,21 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
     sync_folder(path.parent)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a new file whose content survives a power failure; its name does once its folder is synced."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def write_durably(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write new files into a folder that survive a power failure, and so do their names there."""
+    with ExitStack() as opened:
+        descriptors = []
+        for name, data in files.items():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(folder / name, flags, 0o666)
+            opened.callback(os.close, descriptor)
+            os.write(descriptor, data)  # short, so it is written as a whole or not at all
+            descriptors.append(descriptor)
+            if hasattr(os, "posix_fadvise"):  # starts to write, so that one wait is nearly all there is
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+    sync_folder(folder)
 
 
 def sync_folder(path: Path) -> None:

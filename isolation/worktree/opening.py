@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.errors import GitCommandError, WorkspaceError
+from isolation.files.deletion import delete_tree
 from isolation.git.branches import (
     delete_branch,
     move_on,
@@ -28,7 +29,6 @@ from isolation.git.branches import (
 from isolation.git.checkout import admin_dir, index_identity, read_status
 from isolation.git.commits import merge_parents, named, retried
 from isolation.git.contained.object_store import take_over_left
-from isolation.git.direct.linked import add_entry, is_simple
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import GitOutput, Repository, failure, offload
@@ -50,6 +50,7 @@ from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import UNSETTLED, set_aside_torn, settle
+from isolation.worktree.registering.draft import add_drafted, drafted
 from isolation.worktree.removal import discard
 from isolation.worktree.sparse import make_sparse
 
@@ -181,19 +182,28 @@ def _register(
         take_over_left(repository.common_dir)
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
-    with metadata_lock(repository.common_dir):
-        set_aside_torn(repository, request.path)
-        entries = load_registrations(repository)
-        _require_outside(request.path, entries)
-        here = next((entry for entry in entries if entry.path == request.path), None)
-        if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
-            return _adopt(repository, request, here, base, interrupted=interrupted)
-        require_free_branch(request, entries)
-        if here is not None:
-            clear_missing(repository, request.path)
-        else:
-            _require_free_path(repository, request.path)
-        return _add(repository, request, base) if spare is None else _claim(repository, request, base, spare)
+    # So does what waits for the disk, which other stories keep busy.
+    draft = drafted(repository, request, base) if spare is None else None
+    try:
+        with metadata_lock(repository.common_dir):
+            set_aside_torn(repository, request.path)
+            entries = load_registrations(repository)
+            _require_outside(request.path, entries)
+            here = next((entry for entry in entries if entry.path == request.path), None)
+            if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
+                return _adopt(repository, request, here, base, interrupted=interrupted)
+            require_free_branch(request, entries)
+            if here is not None:
+                clear_missing(repository, request.path)
+            else:
+                _require_free_path(repository, request.path)
+            if spare is not None:
+                return _claim(repository, request, base, spare)
+            return _add(repository, request, base, draft)
+    finally:
+        if draft is not None and draft.exists():  # it was not used
+            delete_tree(draft)
+            delete_branch(repository, request.branch, base)
 
 
 def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
@@ -303,13 +313,12 @@ def _merge_message(request: WorkspaceRequest) -> str:
     return f"Merge the dependencies of {request.story_id}"
 
 
-def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Registered:
+def _add(repository: Repository, request: WorkspaceRequest, base: str, draft: Path | None) -> _Registered:
     """Register a worktree on a new branch at the base, or on the story's existing branch."""
     _make_root(request.path.parent)
-    simple = is_simple(repository.common_dir)
-    made = _add_entry(repository, request, base) if simple else None
-    if made is None:
-        made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
+    if draft is not None and add_drafted(repository, request, base, draft):
+        return _Registered(base=base, tip=base, made_branch=True, made_tree=True)
+    made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
         return _Registered(base=base, tip=base, made_branch=True, made_tree=True)
     before = repository.branch_tip(request.branch)
@@ -327,26 +336,6 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
         raise failure(("worktree", "add", str(request.path)), attached)
     start = start_of(repository, base, tip)
     return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
-
-
-def _add_entry(repository: Repository, request: WorkspaceRequest, base: str) -> GitOutput | None:
-    """Make a new branch, and register a worktree on it, which takes git three processes.
-
-    None, and nothing is left, if only git can do it: our folder in the git directory is on another disk.
-    """
-    made = repository.make_branch(request.branch, base)
-    if made.returncode != 0:
-        return made
-    reason = lock_reason(request.run_id, request.story_id)
-    try:
-        add_entry(repository.common_dir, request.path, request.branch, base, reason, mark=UNSETTLED)
-    except OSError as error:
-        delete_branch(repository, request.branch, base)
-        if error.errno == errno.EXDEV:
-            return None
-        said = f"fatal: could not register {request.path}: {error.strerror}"
-        return GitOutput(returncode=128, stdout="", stderr=said)
-    return made
 
 
 def _claim(repository: Repository, request: WorkspaceRequest, base: str, spare: Spare) -> _Registered:

@@ -1,7 +1,8 @@
 """The entry of a linked worktree in git's list, written without git, as gitrepository-layout documents it.
 
 `git worktree add` makes it with three processes, and a kill in between leaves half an entry, at which git
-commands of all worktrees stumble. Here an entry appears as a whole.
+commands of all worktrees stumble. Here an entry appears as a whole. It is on the disk before the lock is
+taken that all stories wait for.
 """
 
 import os
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import sync_folder, write_durably
+from isolation.files.disk import write_durably
 from isolation.files.plain import read_plain
 from isolation.paths import autopilot_dir
 
@@ -31,45 +32,51 @@ def is_simple(common: Path) -> bool:
     return not (any(word in config for word in _LEFT_TO_GIT) or reftable.exists() or listed.is_symlink())
 
 
-def add_entry(common: Path, path: Path, branch: str, tip: str, reason: str, *, mark: str = "") -> None:
-    """Make a worktree without files, on a branch at `tip`, locked for a reason. Under the metadata lock.
+def draft_entry(common: Path, path: Path, branch: str, reason: str, *, mark: str = "") -> Path:
+    """Write the entry of a worktree, locked for a reason, where git does not see it yet. Waits for the disk.
 
-    The entry has an empty file named `mark` from the beginning.
-    The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere, and
-    perhaps an entry in the program's own folder, which is deleted with the trash. Raises OSError; with EXDEV
-    if that folder is on another disk than git's.
+    It has an empty file named `mark` from the beginning. A kill leaves it in the program's own folder, where
+    it is deleted with the trash. Raises OSError.
     """
-    listed, draft = common / "worktrees", autopilot_dir(common) / "trash" / f"new-{secrets.token_hex(6)}"
-    listed.mkdir(exist_ok=True)
-    entry = _free_name(listed, path.name)
+    draft = autopilot_dir(common) / "trash" / f"new-{secrets.token_hex(6)}"
     draft.mkdir(parents=True)
+    files = {
+        "commondir": b"../..\n",
+        "HEAD": os.fsencode(f"ref: refs/heads/{branch}\n"),
+        "gitdir": os.fsencode(f"{path / '.git'}\n"),
+        "locked": os.fsencode(f"{reason}\n"),
+        **({mark: b""} if mark else {}),
+    }
     try:
-        for name, text in (
-            ("commondir", b"../..\n"),
-            ("HEAD", os.fsencode(f"ref: refs/heads/{branch}\n")),
-            ("gitdir", os.fsencode(f"{path / '.git'}\n")),
-            ("locked", os.fsencode(f"{reason}\n")),
-        ):
-            write_durably(draft / name, text)
-        log = first_line_of_log(common, branch, tip)
-        if log:
-            (draft / "logs").mkdir()
-            (draft / "logs" / "HEAD").write_bytes(log)
-        if mark:
-            (draft / mark).touch()
         # On the disk before they appear: a power failure leaves no entry whose files are empty. Each was
-        # synced alone: other stories may be writing a lot to this disk, and wait for the lock meanwhile.
-        sync_folder(draft)
-        _make_folder(path)
-        (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
-        try:
-            listed.mkdir(exist_ok=True)
-            draft.rename(entry)
-        except OSError:
-            (path / ".git").unlink()  # git makes a worktree in an empty folder alone
-            raise
+        # synced alone: other stories may be writing a lot to this disk.
+        write_durably(draft, files)
     except BaseException:
         delete_tree(draft)
+        raise
+    return draft
+
+
+def add_entry(common: Path, draft: Path, path: Path, branch: str, tip: str) -> None:
+    """Make a worktree without files, on a branch at `tip`, of its draft. Under the metadata lock.
+
+    The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere. Raises
+    OSError; with EXDEV, and the draft still there, if the program's own folder is on another disk than git's.
+    """
+    listed = common / "worktrees"
+    listed.mkdir(exist_ok=True)
+    entry = _free_name(listed, path.name)
+    log = first_line_of_log(common, branch, tip)
+    if log:
+        (draft / "logs").mkdir()
+        (draft / "logs" / "HEAD").write_bytes(log)
+    _make_folder(path)
+    (path / ".git").write_bytes(os.fsencode(f"gitdir: {entry}\n"))
+    try:
+        listed.mkdir(exist_ok=True)
+        draft.rename(entry)
+    except OSError:
+        (path / ".git").unlink()  # git makes a worktree in an empty folder alone
         raise
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isolation.git.direct import linked
-from isolation.git.direct.linked import add_entry, is_simple
+from isolation.git.direct.linked import add_entry, draft_entry, is_simple
 from isolation.git.registrations import clear_missing, move_entry, removed_entries
 from isolation.git.repository import Repository
 from tests.conftest import git
@@ -25,6 +25,13 @@ def entry(folder: Path) -> dict[str, bytes]:
     }
 
 
+def add(repository: Repository, path: Path, branch: str, reason: str = "why") -> None:
+    """Register a worktree on a branch at HEAD."""
+    tip = git(repository.top, "rev-parse", "HEAD").strip()
+    draft = draft_entry(repository.common_dir, path, branch, reason)
+    add_entry(repository.common_dir, draft, path, branch, tip)
+
+
 def test_an_entry_is_as_git_writes_it(repository: Repository) -> None:
     """File by file and byte by byte; also the pointer in the worktree itself."""
     top, common, reason = repository.top, repository.common_dir, "autopilot-multi run r story s"
@@ -32,8 +39,7 @@ def test_an_entry_is_as_git_writes_it(repository: Repository) -> None:
     adding = ("worktree", "add", "-q", "--no-checkout", "--lock", "--reason", reason, "--no-track")
     git(top, *adding, "-b", "autopilot/by-git", str(theirs), "HEAD")
     git(top, "branch", "--no-track", "autopilot/by-us", "HEAD")
-    tip = git(top, "rev-parse", "HEAD").strip()
-    add_entry(common, ours, "autopilot/by-us", tip, reason)
+    add(repository, ours, "autopilot/by-us", reason)
     expected, made = entry(git_dir_of(theirs)), entry(git_dir_of(ours))
     seconds = {"logs/HEAD"}  # the time in it may differ by one
     assert made.keys() == expected.keys()
@@ -50,12 +56,11 @@ def test_an_entry_is_as_git_writes_it(repository: Repository) -> None:
 
 def test_two_worktrees_of_one_name_have_two_entries(repository: Repository) -> None:
     """As git does it, the second gets a number."""
-    tip = git(repository.top, "rev-parse", "HEAD").strip()
     paths = [repository.top.parent / folder / "same" for folder in ("a", "b", "c")]
     for number, path in enumerate(paths):
         path.parent.mkdir()
         git(repository.top, "branch", f"same-{number}", "HEAD")
-        add_entry(repository.common_dir, path, f"same-{number}", tip, "why")
+        add(repository, path, f"same-{number}")
     assert [git_dir_of(path).name for path in paths] == ["same", "same1", "same2"]
 
 
@@ -64,16 +69,18 @@ def test_empty_folders_may_be_removed_meanwhile(
 ) -> None:
     """Whoever removes the last worktree removes its folder, and git its list, without our lock."""
     top, common = repository.top, repository.common_dir
-    root, tip = top.parent / "trees", git(top, "rev-parse", "HEAD").strip()
+    root = top.parent / "trees"
     root.mkdir()
+    free_name = linked._free_name
 
-    def removed(_: Path) -> None:
+    def removed(listed: Path, name: str) -> Path:
         root.rmdir()
         (common / "worktrees").rmdir()
+        return free_name(listed, name)
 
-    monkeypatch.setattr(linked, "sync_folder", removed)
+    monkeypatch.setattr(linked, "_free_name", removed)
     git(top, "branch", "mine", "HEAD")
-    add_entry(common, root / "mine", "mine", tip, "why")
+    add(repository, root / "mine", "mine")
     git(root / "mine", "checkout", "-q", "--force", "mine", "--")
     assert git(root / "mine", "status", "--porcelain") == ""
 
@@ -85,7 +92,7 @@ async def test_what_is_not_simple_is_left_to_git(
     """Git writes more there than these files, or with other modes."""
     git(repository.top, "config", *setting.split("="))
     assert not is_simple(repository.common_dir)
-    monkeypatch.setattr("isolation.worktree.opening.add_entry", None)
+    monkeypatch.setattr("isolation.worktree.registering.draft.add_entry", None)
     workspace = await make(repository, "one")
     assert git(workspace.path, "status", "--porcelain") == ""
 
