@@ -22,14 +22,9 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
 
     Unless it may `follow` links, neither the file nor a folder above it may be one.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     # Without a file object, which takes longer than to read: every git command on a tree reads a dozen files.
-    descriptor = os.open(path, flags)
+    descriptor = open_plain(path, follow=follow)
     try:
-        if not follow and not _is_at(descriptor, path):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
         parts, left = [], most
         while left and (part := os.read(descriptor, min(left, 1 << 20))):
             parts.append(part)
@@ -37,6 +32,19 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path, *, follow: bool = True, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file as `read_plain` does, and return its descriptor, which the caller closes."""
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    if not follow and not _is_at(descriptor, path):
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import (
     GitCommandError,
@@ -30,6 +31,7 @@ from isolation.git.commit_flaws import conflict_markers, may_have_markers, resto
 from isolation.git.direct.racy_index import settle_racy
 from isolation.git.direct.refs import COMMIT_ID
 from isolation.git.forecast.merge_tree import merge_tree
+from isolation.git.plain.commit import Signature, commit_plainly
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
@@ -108,14 +110,19 @@ def checkpoint(
     with repository.visiting(cwd):
         status, head = _to_commit(repository, cwd, branch, base=base, since=since, index=index)
         first = None
-        if status.dirty:
+        who = signature_of(repository, date)
+        made = commit_plainly(repository, cwd, branch, status, signature=who, message=message)
+        if made is not None:  # the usual case, without a process
+            status = replace(status, dirty=made.changed)
+            first = made.tip if head == base else None
+        elif status.dirty:
             _stage_all(repository, cwd, status.dirty)
             status = after_staging(cwd, status)
-        if status.dirty:
+        if status.dirty and made is None:
             if _commit_index(repository, cwd, message, date) and head == base:
                 first = _logged_on_top_of(base, cwd)
             _refuse_deep(repository, cwd, status.deep)
-        elif head == base:
+        elif head == base and not status.dirty:
             return Checkpoint(tip=head, commits=0, files=0, unchanged=True)
         # Git makes no empty commit by itself, so a first commit of ours has changed something.
         tip, commits, unchanged = (
@@ -441,6 +448,13 @@ def commit_tree(
         f"git could not sign a commit, as `commit.gpgSign` asks: {' '.join(signed.stderr.split())[:300]}",
         hint="check `gpg.format` and `user.signingKey`; `git commit -S --allow-empty` tries it by hand.",
     )
+
+
+def signature_of(repository: Repository, date: float) -> Signature:
+    """Return who makes a commit, and when: this program itself if the user has no name."""
+    own = f"{OWN_NAME} <{OWN_ADDRESS}>"
+    author, committer = (repository.author, repository.committer) if repository.has_identity else (own, own)
+    return Signature(author=author, committer=committer, date=int(date))
 
 
 def _signature(repository: Repository, date: float) -> dict[str, str]:

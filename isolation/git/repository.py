@@ -33,7 +33,7 @@ from isolation.git.contained.concealment import concealed
 from isolation.git.contained.fifos import set_fifos_aside
 from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
-from isolation.git.contained.visit import Visit, settle_visit, visit_at, visiting
+from isolation.git.contained.visit import Confined, Visit, settle_visit, visit_at, visiting
 from isolation.git.direct.program import git_program, polite_prefix
 from isolation.git.direct.ref_move import make_branch, move_ref
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
@@ -187,22 +187,19 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         An `idle` one takes only what the machine has to spare.
         """
         where = cwd or self.top
-        surroundings = {
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_CEILING_DIRECTORIES": _ceiling(where),
-            **(env or {}),
-        }
+        own = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": _ceiling(where)}
+        surroundings = {**own, **(env or {})}
         named = surroundings.get("GIT_INDEX_FILE")
         index, writes = Path(named) if named else None, _UPDATES_FILES in args
         visit = visit_at(where, index)
-        confinement = visit.confinement if visit else confinement_of(self.paths, where, index, writes=writes)
+        known = visit.means if visit else None
+        confinement = known.confinement if known else confinement_of(self.paths, where, index, writes=writes)
         # Hooks in the files of a checkout may be a story's.
         inside = confinement is None and args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"}
         whole = (*_NO_HOOKS, *args) if inside else args
-        output = _run(
-            whole, where, surroundings, confinement, stdin, common=self.common_dir, idle=idle, visit=visit
-        )
-        if visit:
+        common = self.common_dir
+        output = _run(whole, where, surroundings, confinement, stdin, common=common, idle=idle, known=known)
+        if visit and known:
             visit.note()
         elif confinement and confinement.store:
             self._settle(confinement.store)
@@ -222,9 +219,9 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         None of them may write to files of a shared tree, and no session of the story may be alive; see
         `contained/visit.py`.
         """
-        confinement = confinement_of(self.paths, tree, index)
-        user = scrubbed(os.environ)
-        with visiting(Visit(tree, index, confinement, user, self._settle) if confinement else None):
+        confine = partial(confinement_of, self.paths, tree, index)
+        user = partial(scrubbed, os.environ)
+        with visiting(Visit(tree, index, confine, user, self._settle)):
             yield
 
     def _settle(self, store: str) -> None:
@@ -249,7 +246,7 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
     def make_branch(self, branch: str, commit: str) -> GitOutput:
         """Make a branch at a commit, which follows no other; git says why it cannot."""
         usual = self._has_commit(commit) and not self._hooks_path
-        if usual and make_branch(self.common_dir, branch, commit, self._committer):
+        if usual and make_branch(self.common_dir, branch, commit, self.committer):
             return GitOutput(returncode=0, stdout="", stderr="")
         return self.run("branch", "--no-track", branch, commit, check=False)
 
@@ -348,10 +345,15 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def has_identity(self) -> bool:
         """Whether the user has a name and an address to commit under, not ones git made up; asked once."""
-        return bool(self._configured("GIT_AUTHOR_IDENT") and self._committer)
+        return bool(self.author and self.committer)
 
     @cached_property
-    def _committer(self) -> str:
+    def author(self) -> str:
+        """The user as git names the author of a commit; empty without a name and an address. Asked once."""
+        return self._configured("GIT_AUTHOR_IDENT")
+
+    @cached_property
+    def committer(self) -> str:
         """The user as git logs who has moved a branch; empty without a name and an address. Asked once."""
         return self._configured("GIT_COMMITTER_IDENT")
 
@@ -399,11 +401,8 @@ def init_repository(path: Path) -> Repository:
 
     Repo.init(path, initial_branch="main")
     repository = Repository.open(path)
-    who = {
-        f"GIT_{role}_{part}": "autopilot-multi"
-        for role in ("AUTHOR", "COMMITTER")
-        for part in ("NAME", "EMAIL")
-    }
+    variables = (f"GIT_{role}_{part}" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL"))
+    who = dict.fromkeys(variables, "autopilot-multi")
     repository.run("commit", "--quiet", "--allow-empty", "--message", "Begin", env=who)
     return repository
 
@@ -417,13 +416,13 @@ def _run(
     *,
     common: Path,
     idle: bool,
-    visit: Visit | None = None,
+    known: Confined | None = None,
 ) -> GitOutput:
     """Run a command; on a story's tree what a session has planted there gets no further than the session."""
     polite = polite_prefix(os.environ.get("PATH")) if idle else ()
     command = [*polite, git_program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
-    user: Mapping[str, str] = visit.user if visit else scrubbed(os.environ)
-    if confinement is not None and visit is None:
+    user: Mapping[str, str] = known.user if known else scrubbed(os.environ)
+    if confinement is not None and known is None:
         confinement, user = concealed(confinement, user)
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
@@ -431,7 +430,7 @@ def _run(
             free = partial(set_fifos_aside, common)
             ended = run_unconfined(command, env=surroundings, stdin=stdin, waiting=free)
         else:
-            key = visit.key if visit else None
+            key = known.key if known else None
             ended = run_confined(
                 command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin, key=key
             )

@@ -316,7 +316,10 @@ def _lines(common: Path) -> list[bytes]:
 
 def _write_lines(common: Path, lines: list[bytes]) -> None:
     if lines:
-        replace_file(_alternates(common), b"".join(line + b"\n" for line in lines))
+        # A power failure may lose those of stores, which are registered again.
+        ours = os.fsencode(store_of(common, "")) + b"/"
+        others = not all(line.startswith(ours) for line in lines)
+        replace_file(_alternates(common), b"".join(line + b"\n" for line in lines), durable=others)
     else:
         _alternates(common).unlink(missing_ok=True)
 

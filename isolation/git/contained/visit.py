@@ -1,7 +1,8 @@
 """Several git commands on a story's tree in a row: what confines them is found out once for all of them.
 
 To find it out takes longer than a short git command: dozens of looks at files that a session could have
-changed. During a visit no session of the story is alive, so nothing changes in between.
+changed. During a visit no session of the story is alive, so nothing changes in between. A visit without any
+command finds out nothing.
 
 Invariants:
 
@@ -14,7 +15,10 @@ Invariants:
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from isolation.git.contained.concealment import concealed
 from isolation.keeper.confined import Key, key_of
@@ -23,22 +27,42 @@ from isolation.model import Confinement
 _current = threading.local()
 
 
+class Confined(Struct, frozen=True, kw_only=True):
+    """What confines the commands of a visit, and the environment of the user that they see."""
+
+    confinement: Confinement
+    user: Mapping[str, str]
+    key: Key
+
+
 class Visit:
-    """A visit to one tree; `settle` takes over what its commands made."""
+    """A visit to one tree.
+
+    `confine` finds out what confines its commands, and `settle` takes over what they made.
+    """
 
     def __init__(
         self,
         tree: Path,
         index: Path | None,
-        confinement: Confinement,
-        user: Mapping[str, str],
+        confine: Callable[[], Confinement | None],
+        user: Callable[[], Mapping[str, str]],
         settle: Callable[[str], None],
     ) -> None:
         self.place = (tree, index)
-        self.confinement, self.user = concealed(confinement, user)
-        self.key: Key = key_of(self.confinement)
+        self._confine = confine
+        self._user = user
         self._settle = settle
         self._pending = False
+
+    @cached_property
+    def means(self) -> "Confined | None":
+        """What confines its commands; None if nothing does."""
+        confinement = self._confine()
+        if confinement is None:
+            return None
+        inside, user = concealed(confinement, self._user())
+        return Confined(confinement=inside, user=user, key=key_of(inside))
 
     def note(self) -> None:
         """Note that a command ran."""
@@ -46,9 +70,9 @@ class Visit:
 
     def settle(self) -> None:
         """Take over what was made since the last time."""
-        if self._pending and self.confinement.store:
+        if self._pending and self.means and self.means.confinement.store:
             self._pending = False
-            self._settle(self.confinement.store)
+            self._settle(self.means.confinement.store)
 
 
 def visit_at(tree: Path, index: Path | None) -> Visit | None:

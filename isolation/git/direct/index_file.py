@@ -151,6 +151,15 @@ def is_plain(data: bytes, hash_size: int = 20, *, submodules: bool = False) -> b
     return _SPLIT not in _extensions(data, end_of_entries, len(data) - hash_size)
 
 
+def extensions_of(data: bytes, hash_size: int = 20) -> dict[bytes, bytes]:
+    """Return what follows the entries of an index, by name; raises ValueError if it has no plain entries."""
+    try:
+        end = _end_of_plain(data, hash_size, _PLAIN_KINDS + _SUBMODULE)
+    except (IndexError, struct.error) as error:
+        raise ValueError("the index is truncated") from error
+    return _extensions(data, end, len(data) - hash_size)
+
+
 def _end_of_plain(data: bytes, hash_size: int, kinds: bytes) -> int:
     """Return where the entries end; raises ValueError at the first that is not plain."""
     version, count = _version(data), _HEADER.unpack_from(data)[2]
@@ -169,13 +178,13 @@ def _end_of_plain(data: bytes, hash_size: int, kinds: bytes) -> int:
     return position
 
 
-def _extensions(data: bytes, position: int, end: int) -> set[bytes]:
-    """Return the names of what follows the entries."""
-    found = set()
+def _extensions(data: bytes, position: int, end: int) -> dict[bytes, bytes]:
+    """Return what follows the entries, by name."""
+    found = {}
     while position + _EXTENSION.size <= end:
         name, size = _EXTENSION.unpack_from(data, position)
-        found.add(name)
         position += _EXTENSION.size + size
+        found[name] = data[position - size : position]
     return found
 
 

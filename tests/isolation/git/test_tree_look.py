@@ -68,7 +68,7 @@ def _same_size_and_times(tree: Path) -> None:
 
 def _through_a_mapping(tree: Path) -> None:
     with (tree / "edited").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        mapped[:6] = b"EDITED"
+        mapped[:4] = b"EDIT"
 
 
 def _replaced(tree: Path) -> None:
@@ -251,6 +251,7 @@ def test_any_work_is_committed_as_git_would(
             made[path] = checkpointed(repository, workspace, index if path == looked else ())
             heads[path] = made[path].tip
         assert _tree(repository, made[looked]) == _tree(repository, made[left])
+        assert git(looked, "status", "--porcelain") == git(left, "status", "--porcelain")
         index = made[looked].index
 
 
