@@ -177,7 +177,7 @@ async def _closed(
     """Close the worktree of a story that is finished, or keep it."""
     closing = Closing(removed=False, reason="story not finished")
     if opened.finished:
-        reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
+        reuse = pool.accept if pool is not None and pool.is_used and request.sparse is None else None
         closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
     return closing if closing.removed else await offload(_kept, repository, request.path, closing)
 

@@ -116,7 +116,7 @@ async def create_undoable(
     import trio
 
     spare, pool = None, pool if request.sparse is None else None
-    if pool is not None and pool.size:
+    if pool is not None and pool.is_used:
         spare = await offload(pool.take, request, limiter=populate_limiter)
     below = None
     if bottoms is not None and request.sparse is None:
@@ -408,9 +408,10 @@ def _fill(
             )
         if filled is not None and (git_dir := admin_dir(repository, request.path)) is not None:
             (git_dir / BEHIND).unlink(missing_ok=True)
-        if pool is not None and pool.size and registered.made_tree:
+        if pool is not None and pool.is_used and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
-    return index_identity(request.path) if registered.made_tree and spare is None else ()
+    known = spare is None or spare.small  # a larger one is for git to compare
+    return index_identity(request.path) if registered.made_tree and known else ()
 
 
 def _unsettled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> Path | None:

@@ -41,18 +41,22 @@ TRASH = ".trash"
 HIDDEN = "its files are a layer over a checkout, which this process does not see"
 _GITLINK = "160000"
 
+Reuse = Callable[[Path, str, bytes], bool]
+"""Takes over a tree in which nothing would be lost, or not. It gets the path, the commit there, and the index
+that the tree was just compared with, empty if git was asked."""
+
 
 async def close(
     repository: Repository,
     workspace: Workspace,
     *,
     sweep: bool = True,
-    reuse: Callable[[Path, str], bool] | None = None,
+    reuse: Reuse | None = None,
 ) -> Closing:
     """Remove a finished story's worktree, unless something in it exists nowhere else.
 
     Without `sweep` the tree is only moved to the trash, which costs next to nothing. `reuse` may take it over
-    instead: it gets the path and the commit there.
+    instead.
     """
     end = partial(close_path, sweep=sweep, reuse=reuse, index=workspace.index, head=workspace.head)
     return await offload(end, repository, workspace.path, workspace.branch)
@@ -64,7 +68,7 @@ def close_path(
     branch: str | None,
     *,
     sweep: bool = True,
-    reuse: Callable[[Path, str], bool] | None = None,
+    reuse: Reuse | None = None,
     batch: str = "",
     head: str = "",
     index: tuple[int, ...] = (),
@@ -86,8 +90,10 @@ def close_path(
             if status is not None and status.dirty:
                 status = None  # for git to judge
             reason = reason_to_keep(repository, path, branch, status)
-            tip = repository.head(path) if reuse and not reason else None
-        if not reason and not (reuse and tip and reuse(path, tip)):
+            tip = None
+            if reuse and not reason:
+                tip = status.head if status else repository.head(path)
+        if not reason and not (reuse and tip and reuse(path, tip, status.compared if status else b"")):
             reason = _set_away(repository, path, branch, batch, sweep=sweep)
     except IsolationError as error:
         reason = error.message

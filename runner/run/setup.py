@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
-from isolation.worktree.pool.pool import Pool, size_of
+from isolation.worktree.pool.pool import Pool
 from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
 from runner.core.limits.budget import OtherJobs
-from runner.core.model import Story, StoryId
+from runner.core.model import RunId, Story, StoryId
 from runner.core.progress.repositories import HOME
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
@@ -33,6 +33,7 @@ from runner.run.carry.carriers import OpenCarriers
 from runner.run.interaction import Dialog
 from runner.run.orchestrator import World
 from runner.run.pool.overlays import bottoms_of
+from runner.run.pool.trees import make_pool
 from runner.story.context.budget import BudgetLedger
 from runner.story.context.context import VERIFIED, RunContext
 from runner.story.context.memory import MemoryMeter, largest_peak
@@ -159,17 +160,15 @@ def make_context(
     )
 
 
-def _pool(assignment: Assignment, run_id: str, *, wanted: bool) -> Pool:
+def _pool(assignment: Assignment, run_id: RunId, *, wanted: bool) -> Pool:
     settings = assignment.settings
-    size = size_of(assignment.repository, settings.pool, settings.max_stories)
-    sparse = all_sparse(assignment.own, settings)  # spares are full
-    return Pool(
-        repository=assignment.repository,
-        root=assignment.worktree_root,
-        run_id=run_id,
-        size=0 if sparse or not wanted else size,
+    return make_pool(
+        assignment.repository,
+        assignment.worktree_root,
+        run_id,
+        settings,
         guarded=assignment.enforcement.write_guard.means is not None,
-        trims=settings.pool is not None and not sparse and wanted,
+        wanted=wanted and not all_sparse(assignment.own, settings),  # spares are full
     )
 
 

@@ -14,6 +14,7 @@ from trio import to_thread
 
 from isolation.errors import KeeperError
 from isolation.git.contained.fifos import set_fifos_aside
+from isolation.worktree.pool.turnover import Turnover
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
 from runner.core.model import RunSnapshot, Status, Story
@@ -23,6 +24,7 @@ from runner.records.event_log import EventLog
 from runner.run.control.launch import launch
 from runner.run.interaction import View
 from runner.run.pool.preparation import preparation_of
+from runner.run.pool.trees import count_waiting
 from runner.story.context.context import RunContext
 
 if TYPE_CHECKING:
@@ -144,6 +146,10 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
     await to_thread.run_sync(pool.begin)
     if context.bottoms is not None:
         await to_thread.run_sync(context.bottoms.begin)
+    if pool.turnover is not None:
+        async with _turning_over(context, pool.turnover):
+            yield
+        return
     if not pool.size:
         yield
         return
@@ -152,6 +158,19 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
         yield
         nursery.cancel_scope.cancel()
     await pool.finish(base())
+
+
+@asynccontextmanager
+async def _turning_over(context: RunContext, turnover: Turnover) -> AsyncIterator[None]:
+    """Have small trees go from story to story; none is left at the end."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_waiting, context, turnover)
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await to_thread.run_sync(turnover.finish)
 
 
 def _agents_write(run: RunSnapshot) -> bool:

@@ -62,11 +62,22 @@ def settled(index: Path) -> tuple[int, ...]:
 def look_at_tree(git_dir: Path, tree: Path, left: tuple[int, ...], hash_size: int) -> TreeLook | None:
     """Compare a tree with its index, as this program `left` that; None if only git can. Blocks."""
     try:
-        if not left or left[1] > _LARGEST or identity_of(git_dir / "index") != left:
+        if not is_small(left) or identity_of(git_dir / "index") != left:
             return None
         data = load_index(git_dir)
-        if not is_plain(data, hash_size):
-            return None
+    except OSError:
+        return None
+    return compare_tree(data, tree, hash_size) if is_plain(data, hash_size) else None
+
+
+def is_small(index: tuple[int, ...]) -> bool:
+    """Return whether a look takes less than a git process, by the identity of an index, which is known."""
+    return bool(index) and index[1] <= _LARGEST
+
+
+def compare_tree(data: bytes, tree: Path, hash_size: int) -> TreeLook | None:
+    """Compare a tree with an index of plain entries; None if only git can. Blocks."""
+    try:
         changed, names = [], set()
         for position, name in entries_of(data, hash_size):
             if data[position + _ID_AT + hash_size] & _STAGES:
@@ -79,6 +90,22 @@ def look_at_tree(git_dir: Path, tree: Path, left: tuple[int, ...], hash_size: in
         return None
     return TreeLook(
         changed=tuple(map(os.fsdecode, changed)), unknown=tuple(map(os.fsdecode, unknown)), index=data
+    )
+
+
+def compare_indexes(old: bytes, new: bytes, hash_size: int) -> TreeLook:
+    """Compare a tree with an older index, of which only the new one is known to be what it holds."""
+    before, after = (
+        {
+            name: data[position : position + _ID_AT + hash_size]
+            for position, name in entries_of(data, hash_size)
+        }
+        for data in (old, new)
+    )
+    changed = sorted(name for name, entry in before.items() if after.get(name) != entry)
+    unknown = sorted(after.keys() - before.keys())
+    return TreeLook(
+        changed=tuple(map(os.fsdecode, changed)), unknown=tuple(map(os.fsdecode, unknown)), index=old
     )
 
 

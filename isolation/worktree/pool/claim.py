@@ -27,10 +27,14 @@ from isolation.worktree.pool.seals import ADMIN_FILES, Seal, folder_times
 
 
 class Spare(Struct, frozen=True, kw_only=True):
-    """A spare that was taken; `hooked` says that a hook wants to see its checkout."""
+    """A spare that was taken; `hooked` says that a hook wants to see its checkout.
+
+    A `small` one was the tree of another story of this run.
+    """
 
     seal: Seal
     hooked: bool
+    small: bool = False
 
     @property
     def path(self) -> Path:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.git.direct.index_file import IndexSummary
 from isolation.patterns import pattern
 from isolation.worktree.pool.seals import umask
@@ -20,10 +22,36 @@ _WRITABLE_MAP = pattern(rb"^\S+ .w.s \S+ (\S+) (\d+)", re.MULTILINE)
 _HARMLESS = "security.selinux"
 
 
+class Walked(Struct, frozen=True, kw_only=True):
+    """Everything in a tree, by inode, on the device on which all of it is."""
+
+    device: int
+    inodes: frozenset[int]
+
+
 def flaw_of(tree: Path, index: IndexSummary) -> str:
     """Return what distinguishes a tree from a new checkout of its index; empty if nothing does. Blocks.
 
     The caller has made sure that every file of the index is there with its content.
+    """
+    walked = walk(tree, index)
+    if isinstance(walked, str):
+        return walked
+    held = held_inodes()
+    return next(
+        (
+            f"process {held[walked.device, inode]} has something in it open"
+            for inode in walked.inodes
+            if (walked.device, inode) in held
+        ),
+        "",
+    )
+
+
+def walk(tree: Path, index: IndexSummary) -> Walked | str:
+    """Return what is in a tree, or what distinguishes it from a new checkout; who has it open is not asked.
+
+    Blocks.
     """
     mask = umask()
     if mask is None:
@@ -48,7 +76,7 @@ def flaw_of(tree: Path, index: IndexSummary) -> str:
         folders += below
     if (files - 1, empty) != (index.files, index.submodules):
         return f"{files - 1} files and {empty} empty folders, where the index has {index.files}"
-    return _held(device, inodes)
+    return Walked(device=device, inodes=frozenset(inodes))
 
 
 def _has_attributes(path: str) -> bool:
@@ -58,23 +86,31 @@ def _has_attributes(path: str) -> bool:
         return False
 
 
-def _held(device: int, inodes: set[int]) -> str:
-    """Return which process has something of the tree open, by inode: its paths may be those of mounts."""
+def held_inodes() -> dict[tuple[int, int], str]:
+    """Return what processes have open or mapped, by device and inode, and one process each. Blocks.
+
+    Not by path: theirs may be those of mounts.
+    """
+    held: dict[tuple[int, int], str] = {}
     for process in _processes():
+        try:
+            os.stat(f"/proc/{process}/cwd")  # noqa: PTH116  as below
+        except (FileNotFoundError, PermissionError):
+            continue  # a part of the kernel, or nothing of it can be seen: most are
+        except OSError:
+            pass
         for link in _links(process):
             with suppress(OSError):
                 found = os.stat(link)  # noqa: PTH116  a link of procfs, not a path
-                if found.st_dev == device and found.st_ino in inodes:
-                    return f"process {process} has something in it open"
+                held[found.st_dev, found.st_ino] = process
         with suppress(OSError):
             maps = Path(f"/proc/{process}/maps").read_bytes()
             if b"w-s " not in maps and b"wxs " not in maps:
                 continue  # most have none, and this is quicker to see
             for number, inode in _WRITABLE_MAP.findall(maps):
                 major, _, minor = number.partition(b":")
-                if os.makedev(int(major, 16), int(minor, 16)) == device and int(inode) in inodes:
-                    return f"process {process} has something in it mapped"
-    return ""
+                held[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = process
+    return held
 
 
 def _processes() -> Iterator[str]:

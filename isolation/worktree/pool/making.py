@@ -103,6 +103,11 @@ def give(repository: Repository, path: Path, tip: str) -> Path | None:
     git_dir = admin_dir(repository, path)
     if git_dir is None or load_origin(repository.common_dir, git_dir.name) is None:
         return None
+    return move_to_pool(repository, path, git_dir, tip)
+
+
+def move_to_pool(repository: Repository, path: Path, git_dir: Path, tip: str) -> Path | None:
+    """Rename the tree of a story to one of the pool, on no branch; None if that is not possible. Blocks."""
     spare = new_path(path.parent)
     with metadata_lock(repository.common_dir):
         try:
@@ -160,7 +165,7 @@ def _rebuilt(
         return "attributes have changed, by which git writes files"
     if (git_dir / "commondir").read_bytes() != b"../..\n":
         return "its part of the git directory was changed"
-    _reset_admin(git_dir)
+    reset_admin(git_dir)
     replace_file(git_dir / "HEAD", f"{origin.commit}\n".encode(), durable=False)
     source = original_index(repository.common_dir, git_dir.name)
     _restore_index(source, path, git_dir / "index", len(base) // 2, origin.recent)
@@ -213,7 +218,7 @@ def _sealed(
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         return "it is not a worktree any more"
-    _reset_admin(git_dir)
+    reset_admin(git_dir)
     if (git_dir / "HEAD").read_text().strip() != commit:
         return "it is at another commit"
     if {each.name for each in git_dir.iterdir()} != ADMIN_FILES:
@@ -234,7 +239,7 @@ def _sealed(
     )
 
 
-def _reset_admin(git_dir: Path) -> None:
+def reset_admin(git_dir: Path) -> None:
     """Delete what a worktree in which nothing has happened does not have."""
     for entry in git_dir.iterdir():
         if entry.name in ADMIN_FILES and entry.is_file() and not entry.is_symlink():

@@ -41,6 +41,7 @@ from isolation.worktree.pool.seals import (
     surroundings_of,
     write_seal,
 )
+from isolation.worktree.pool.turnover import Turnover
 
 LEAST_INDEX = 200_000
 """How large the index of a repository is, in bytes, for which `auto` keeps spares: about 2,000 files."""
@@ -57,7 +58,8 @@ class Pool:
 
     With `trims` those beyond it are removed when the run begins; otherwise only no more are made.
     `guarded` says that sessions of this run cannot write to worktrees that are not theirs. A `preparation`
-    is a command that runs in spares before they are claimed.
+    is a command that runs in spares before they are claimed. Where trees are too small for spares, `turnover`
+    has those of finished stories for the next ones.
     """
 
     repository: Repository
@@ -67,6 +69,7 @@ class Pool:
     guarded: bool
     trims: bool = False
     preparation: Preparation | None = None
+    turnover: Turnover | None = None
     _given: list[Path] = field(default_factory=list)
     _lent: int = 0
     _at_work: int = 0
@@ -74,6 +77,11 @@ class Pool:
     _unprepared: bool = False  # the command is at work in a spare, or has failed in one
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _tree: tuple[tuple[int, ...], int] = ((), 0)  # the size of a tree, and the index that says so
+
+    @property
+    def is_used(self) -> bool:
+        """Whether trees come from here, or go back here."""
+        return bool(self.size or self.turnover)
 
     def begin(self) -> None:
         """Remove what a killed run left half made, and what is more than the settings allow. Blocks."""
@@ -87,6 +95,8 @@ class Pool:
 
     def take(self, request: WorkspaceRequest) -> Spare | None:
         """Take a spare for a story that has no tree; None if there is none that is certain. Blocks."""
+        if self.turnover is not None:
+            return self.turnover.take(request)
         common, base = self.repository.common_dir, request.parents[0]
         seals = load_seals(common) if self.size and not os.path.lexists(request.path) else ()
         if not seals:
@@ -122,6 +132,9 @@ class Pool:
 
     def put_back(self, spare: Spare) -> None:
         """Return a spare that was taken and not used; one that was touched is removed. Blocks."""
+        if self.turnover is not None:
+            self.turnover.drop(spare)
+            return
         if is_intact(self.repository, spare.seal, spare.seal.surroundings):
             write_seal(self.repository.common_dir, spare.seal)
         else:
@@ -129,12 +142,20 @@ class Pool:
 
     def remember(self, request: WorkspaceRequest, commit: str) -> None:
         """Remember the tree of a story as it was checked out, so that it can be recycled. Blocks."""
+        if self.turnover is not None:
+            self.turnover.remember(request.path, commit)
+            return
         with suppress(OSError):
             now = surroundings_of(self.repository).digest
             remember_origin(self.repository, request.path, commit, now)
 
-    def accept(self, path: Path, tip: str) -> bool:
-        """Take over the tree of a story in which nothing would be lost; False if it is not wanted. Blocks."""
+    def accept(self, path: Path, tip: str, index: bytes = b"") -> bool:
+        """Take over the tree of a story in which nothing would be lost; False if it is not wanted. Blocks.
+
+        If it was just compared with git's `index`, and holds nothing else, that is known.
+        """
+        if self.turnover is not None:
+            return self.turnover.accept(path, tip, index)
         with self._working():
             if self._missing() < 0:
                 return False

@@ -12,7 +12,7 @@ from isolation.errors import IsolationError, RepositoryError
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
 from isolation.paths import journal_path
-from isolation.worktree.pool.pool import Pool, size_of
+from isolation.worktree.pool.pool import Pool
 from runner.core.events.fold import fold
 from runner.core.model import RunId, RunSnapshot, Story, StoryId
 from runner.core.progress.repositories import HOME, RepositoryInfo
@@ -24,6 +24,7 @@ from runner.plan.shared_tree import EnforcementPlan, open_shared_tree
 from runner.plan.stories.sparse import all_sparse
 from runner.records.history import left_open
 from runner.records.journal import Journal
+from runner.run.pool.trees import make_pool
 from runner.story.context.context import RunContext
 
 
@@ -161,17 +162,15 @@ def part_of(run: RunContext, site: Site, plan: EnforcementPlan, *, doubted: str)
     )
 
 
-def pool_of(site: Site, stories: Sequence[Story], run_id: str, plan: EnforcementPlan) -> Pool:
+def pool_of(site: Site, stories: Sequence[Story], run_id: RunId, plan: EnforcementPlan) -> Pool:
     """Return the worktrees that are kept ready in another repository. Blocking."""
-    settings = site.settings
-    sparse = all_sparse(stories, settings)  # spares are full
-    return Pool(
-        repository=site.repository,
-        root=site.worktree_root,
-        run_id=run_id,
-        size=0 if sparse else size_of(site.repository, settings.pool, settings.max_stories),
+    return make_pool(
+        site.repository,
+        site.worktree_root,
+        run_id,
+        site.settings,
         guarded=plan.write_guard.means is not None,
-        trims=settings.pool is not None and not sparse,
+        wanted=not all_sparse(stories, site.settings),  # spares are full
     )
 
 

@@ -20,6 +20,7 @@ from isolation.paths import worktree_root
 from isolation.worktree.opening import create_or_attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.pool.seals import load_seals
+from isolation.worktree.pool.turnover import Turnover
 from isolation.worktree.removal import close
 from isolation.worktree.stale_locks import remove_stale_locks
 from tests.conftest import begin_repository, git
@@ -236,8 +237,10 @@ KEPT: tuple[Behavior, ...] = (skip_worktree, assume_unchanged, half_merge, bisec
 class Stories:
     """Stories of one repository, one after another, through its pool."""
 
-    def __init__(self, top: Path, *, size: int = 2) -> None:
+    def __init__(self, top: Path, *, size: int = 2, turnover: bool = False) -> None:
+        """Without spares, small trees go from story to story if there is a `turnover`."""
         self.repository = Repository.open(top)
+        self.turnover = turnover
         self.root = worktree_root(self.repository.common_dir)
         self.size = size
         self.number = 0
@@ -246,7 +249,18 @@ class Stories:
 
     def pool(self, run: str, *, guarded: bool = True) -> Pool:
         """Return the pool as a run uses it."""
-        return Pool(repository=self.repository, root=self.root, run_id=run, size=self.size, guarded=guarded)
+        turnover = None
+        if self.turnover:
+            turnover = Turnover(self.repository, run)
+            turnover.expect(100)
+        return Pool(
+            repository=self.repository,
+            root=self.root,
+            run_id=run,
+            size=0 if self.turnover else self.size,
+            guarded=guarded,
+            turnover=turnover,
+        )
 
     def request(self, pool: Pool) -> WorkspaceRequest:
         """Ask for the worktree of the story whose turn it is."""

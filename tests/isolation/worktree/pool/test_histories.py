@@ -32,10 +32,13 @@ from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Sto
 SAMPLE, ALL = 3, int(os.environ.get("CHAOS_HISTORIES", "500"))
 OVERLAY_SAMPLE = 4
 STEPS = 12
+TURNOVER_SAMPLE = 2
 
 
 class Histories(RuleBasedStateMachine):
     """Stories that behave at will, in runs that follow one another, while the base moves."""
+
+    turnover = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +49,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Make a repository, and the pool of a first run."""
-        self.stories = Stories(filled(self.folder / "repo"))
+        self.stories = Stories(filled(self.folder / "repo"), turnover=self.turnover)
         self.pool = self.stories.pool("run-1")
 
     @precondition(lambda self: self.workspace is None)
@@ -110,15 +113,21 @@ class Histories(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def histories(number: int) -> None:
+class TurnoverHistories(Histories):
+    """The same with small trees, which go from story to story within a run."""
+
+    turnover = True
+
+
+def histories(number: int, machine: type[Histories] = Histories) -> None:
     """Run this many histories."""
     run_state_machine_as_test(
-        Histories,
+        machine,
         settings=settings(
             max_examples=number,
             stateful_step_count=STEPS,
             deadline=None,
-            derandomize=number == SAMPLE,
+            derandomize=number in {SAMPLE, TURNOVER_SAMPLE},
             suppress_health_check=list(HealthCheck),
         ),
     )
@@ -127,6 +136,7 @@ def histories(number: int) -> None:
 def test_a_sample_of_histories() -> None:
     """A few of them, always the same."""
     histories(SAMPLE)
+    histories(TURNOVER_SAMPLE, TurnoverHistories)
 
 
 def _in_overlays(number: int, *words: str) -> None:
@@ -143,8 +153,9 @@ def test_a_sample_of_histories_in_overlays() -> None:
 
 @pytest.mark.slow
 def test_thirty_histories() -> None:
-    """Fifteen through the pool and fifteen in overlays, others each time."""
+    """Fifteen each through the pool, from story to story and in overlays, others each time."""
     histories(15)
+    histories(15, TurnoverHistories)
     _in_overlays(15)
 
 
@@ -155,6 +166,7 @@ def test_many_histories_in_overlays() -> None:
 
 
 @pytest.mark.chaos
-def test_many_histories() -> None:
+@pytest.mark.parametrize("machine", [Histories, TurnoverHistories])
+def test_many_histories(machine: type[Histories]) -> None:
     """Five hundred of them."""
-    histories(ALL)
+    histories(ALL, machine)
