@@ -5,12 +5,12 @@ was found about two commits holds forever, so that a new commit costs its own pa
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 from msgspec import Struct
 
 from isolation.git.forecast.ancestry import Ancestry
-from isolation.git.forecast.contact import Changes, changes_of, in_contact
+from isolation.git.forecast.contact import Changes, changes_of, pairs_in_contact
 from isolation.git.forecast.merge_answers import named_in_messages, read_answers
 from isolation.git.forecast.scratch import Scratch
 from isolation.git.repository import failure
@@ -40,43 +40,65 @@ class Forecaster:
 
     def __init__(self) -> None:
         self._changes: dict[tuple[str, str], Changes] = {}
+        self._compared: frozenset[str] = frozenset()
+        self._in_contact: frozenset[_Pair] = frozenset()  # of what was compared
         self._known: dict[_Pair, Clash | None] = {}
         self.asked = 0
 
     def clashes(self, place: Scratch, tips: Mapping[str, str]) -> dict[_Pair, Clash]:
         """Return the pairs of names whose commits conflict, with the files."""
-        commits = sorted(set(tips.values()))
-        pairs = list(combinations(commits, 2))
-        missing = [pair for pair in pairs if pair not in self._known]
-        if missing:
-            contacts = self._contacts(place, commits, missing)
-            found = dict(zip(contacts, self._merged(place, contacts), strict=True))
-            self._known = {pair: self._known.get(pair) for pair in pairs} | found
-        clashing = {pair: clash for pair in pairs if (clash := self._known[pair]) is not None}
-        if not clashing:
-            return {}
-        result = {}
-        for one, other in combinations(tips, 2):
-            first, second = sorted((tips[one], tips[other]))
-            if clash := clashing.get((first, second)):
-                result[one, other] = clash
-        return result
+        names: dict[str, list[str]] = {}
+        for name, commit in tips.items():
+            names.setdefault(commit, []).append(name)
+        if not names.keys() <= self._compared:
+            self._in_contact = frozenset(self._contacts(place, sorted(names)))
+            self._compared = frozenset(names)
+        contacts = sorted(pair for pair in self._in_contact if names.keys() >= {*pair})
+        missing = [pair for pair in contacts if pair not in self._known]
+        found = dict(zip(missing, self._merged(place, missing), strict=True))
+        self._known = {pair: self._known.get(pair) for pair in contacts} | found
+        place_of = {name: number for number, name in enumerate(tips)}
+        result: dict[_Pair, Clash] = {}
+        for pair, clash in self._known.items():
+            if clash is not None:
+                for two in product(*(names[commit] for commit in pair)):
+                    one, other = sorted(two, key=place_of.__getitem__)
+                    result[one, other] = clash
+        return dict(sorted(result.items(), key=lambda item: [*map(place_of.__getitem__, item[0])]))
 
-    def _contacts(self, place: Scratch, commits: Sequence[str], pairs: Sequence[_Pair]) -> list[_Pair]:
+    def _contacts(self, place: Scratch, commits: Sequence[str]) -> set[_Pair]:
         """Return the pairs that git has to be asked about."""
-        base = place.run("merge-base", "--octopus", *commits, check=False).stdout.strip()
-        if not base:  # no common history
-            return list(pairs)
-        listed = place.run("rev-list", "--parents", "--stdin", stdin="\n".join([*commits, f"^{base}", ""]))
-        ancestry = Ancestry.read(base, listed.stdout, commits)
-        bases = {pair: ancestry.base(*pair) for pair in pairs}
-        wanted = {(base, commit) for pair, base in bases.items() if base is not None for commit in pair}
+        common = place.run("merge-base", "--octopus", *commits, check=False).stdout.strip()
+        if not common:  # no common history
+            return set(combinations(commits, 2))
+        listed = place.run("rev-list", "--parents", "--stdin", stdin="\n".join([*commits, f"^{common}", ""]))
+        group_of, bases = Ancestry.read(common, listed.stdout, commits).groups()
+        members: dict[int, list[str]] = {}
+        for commit, group in group_of.items():
+            members.setdefault(group, []).append(commit)
+        wanted = {(common, commit) for commit in commits} | {
+            (base, commit)
+            for groups, base in bases.items()
+            if base is not None
+            for commit in _of(members, groups)
+        }
         self._load_changes(place, wanted)
-        return [pair for pair, base in bases.items() if base is None or self._touch(base, pair)]
 
-    def _touch(self, base: str, pair: _Pair) -> bool:
-        one, other = (self._changes[base, commit] for commit in pair)
-        return in_contact(one, other)
+        def between(pair: _Pair) -> tuple[int, int]:
+            one, other = sorted(group_of[commit] for commit in pair)
+            return one, other
+
+        alike = pairs_in_contact({commit: self._changes[common, commit] for commit in commits})
+        found = {pair for pair in alike if between(pair) not in bases}
+        for groups, base in bases.items():
+            near = _of(members, groups)
+            pairs = (
+                set(combinations(sorted(near), 2))
+                if base is None
+                else pairs_in_contact({commit: self._changes[base, commit] for commit in near})
+            )
+            found |= {pair for pair in pairs if between(pair) == groups}
+        return found
 
     def _load_changes(self, place: Scratch, wanted: Collection[tuple[str, str]]) -> None:
         """Ask in one process what the commits changed; forget what is no longer asked for."""
@@ -104,6 +126,11 @@ class Forecaster:
                 yield _alone(place, pair) if hidden else None if answer.clean else Clash(files=answer.files)
             refused, left = left[len(answers) : len(answers) + 1], left[len(answers) + 1 :]
             yield from (_alone(place, pair) for pair in refused)
+
+
+def _of(members: Mapping[int, Sequence[str]], groups: tuple[int, int]) -> list[str]:
+    """Return the commits of two groups, or of one that is named twice."""
+    return [commit for group in dict.fromkeys(groups) for commit in members[group]]
 
 
 def _alone(place: Scratch, pair: _Pair) -> Clash | None:

@@ -1,9 +1,13 @@
 """Which changes can meet at all: the rule, case by case and in both directions."""
 
+from itertools import combinations
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from isolation.git.forecast.ancestry import Ancestry
-from isolation.git.forecast.contact import Changes, changes_of, in_contact
+from isolation.git.forecast.contact import Changes, changes_of, pairs_in_contact
 
 FILE, TREE, MODULE, NOTHING = "100644", "040000", "160000", "000000"
 
@@ -46,8 +50,34 @@ CASES = {
 def test_contact_is_known_from_both_sides(case: str) -> None:
     """What one side sees, the other sees, too."""
     one, other, expected = CASES[case]
-    assert in_contact(one, other) is expected
-    assert in_contact(other, one) is expected
+    for branches in ({"a": one, "b": other}, {"a": other, "b": one}):
+        assert pairs_in_contact(branches) == ({("a", "b")} if expected else set())
+
+
+@given(st.lists(st.sampled_from([side for one, other, _ in CASES.values() for side in (one, other)])))
+def test_of_many_branches_the_same_pairs_meet_as_of_two(sides: list[Changes]) -> None:
+    """A third branch neither adds a pair of others nor hides it."""
+    branches = {f"{number:02}": side for number, side in enumerate(sides)}
+    alone = [
+        pairs_in_contact({one: branches[one], two: branches[two]}) for one, two in combinations(branches, 2)
+    ]
+    assert pairs_in_contact(branches) == set().union(*alone)
+
+
+_HISTORIES = st.lists(st.sets(st.integers(0, 12), min_size=1, max_size=2), min_size=1, max_size=12)
+
+
+@given(_HISTORIES, st.sets(st.integers(1, 12), min_size=2))
+def test_groups_say_the_base_of_every_pair(parents: list[set[int]], chosen: set[int]) -> None:
+    """Commit 0 is common; each further one has some before it as parents."""
+    rows = {number: sorted(each % number for each in of) for number, of in enumerate(parents, start=1)}
+    listed = "".join(f"{number} {' '.join(map(str, of))}\n" for number, of in rows.items())
+    tips = [str(tip) for tip in sorted(chosen) if tip in rows]
+    ancestry = Ancestry.read("0", listed, tips)
+    group_of, bases = ancestry.groups()
+    for one, other in combinations(tips, 2):
+        groups = tuple(sorted((group_of[one], group_of[other])))
+        assert bases.get((groups[0], groups[1]), "0") == ancestry.base(one, other)
 
 
 def test_the_base_of_two_branches_is_where_they_parted() -> None:
