@@ -160,10 +160,14 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 class Closing(Struct, frozen=True, kw_only=True):
-    """What happened to a workspace at its end: removed, or kept and why."""
+    """What happened to a workspace at its end: removed, or kept and why.
+
+    One that is `reused` has left nothing to delete.
+    """
 
     removed: bool
     reason: str
+    reused: bool = False
 
 
 class SessionSpec(Struct, frozen=True, kw_only=True):

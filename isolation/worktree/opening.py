@@ -21,7 +21,6 @@ from isolation.files.deletion import delete_tree
 from isolation.git.branches import (
     delete_branch,
     move_on,
-    require_branch_name,
     require_creatable,
     require_free_branch,
     start_of,
@@ -34,7 +33,6 @@ from isolation.git.registrations import Registration, clear_missing, load_regist
 from isolation.git.repository import GitOutput, Repository, failure, offload
 from isolation.guard.submodules import settle_submodules
 from isolation.model import Workspace, WorkspaceRequest
-from isolation.paths import require_component
 from isolation.patterns import pattern
 from isolation.worktree.checkout_files import (
     BEHIND,
@@ -50,7 +48,13 @@ from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import UNSETTLED, set_aside_torn, settle
-from isolation.worktree.registering.draft import add_drafted, drafted
+from isolation.worktree.registering.draft import add_drafted, drafted, make_branch_ahead
+from isolation.worktree.registering.refusals import (
+    clear_incomplete,
+    require_free_path,
+    require_outside,
+    require_sane,
+)
 from isolation.worktree.removal import discard
 from isolation.worktree.sparse import make_sparse
 
@@ -116,20 +120,17 @@ async def create_undoable(
     import trio
 
     spare, pool = None, pool if request.sparse is None else None
-    if pool is not None and pool.is_used:
+    if pool is not None and pool.size:
         spare = await offload(pool.take, request, limiter=populate_limiter)
     below = None
     if bottoms is not None and request.sparse is None:
         below = await offload(bottoms.find, request, limiter=populate_limiter)
     try:
-        registered = await offload(_register, repository, request, interrupted, spare)
+        registered = await offload(_register_from, repository, request, interrupted, pool, spare)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
-    finally:
-        if pool is not None and spare is not None and spare.path.exists():
-            await offload(pool.put_back, spare)
     claimed, prepared = registered.spare, False
-    if pool is not None and claimed is not None:
+    if pool is not None and pool.preparation is not None and claimed is not None:
         prepared = await offload(pool.has_prepared, claimed, registered.tip)
     undo = partial(_roll_back, repository, request, registered)
     try:
@@ -137,8 +138,7 @@ async def create_undoable(
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
         async with place_of_checkout(populate_limiter) as leave:
-            index = await offload(_fill, repository, request, registered, pool, leave)
-        unsettled = await offload(_unsettled, repository, request, registered)
+            index, unsettled = await offload(_make_ready, repository, request, registered, pool, leave)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -170,13 +170,30 @@ def require_there(repository: Repository, path: Path) -> None:
     raise not_registered(path)
 
 
+def _register_from(
+    repository: Repository,
+    request: WorkspaceRequest,
+    interrupted: bool,  # noqa: FBT001  threads take positions
+    pool: Pool | None,
+    spare: Spare | None,
+) -> _Registered:
+    """Register a worktree, if it can be with a spare of the pool; one that it is not used goes back."""
+    if spare is None and pool is not None and pool.turnover is not None:
+        spare = pool.take(request)
+    try:
+        return _register(repository, request, interrupted, spare)
+    finally:
+        if pool is not None and spare is not None and spare.path.exists():
+            pool.put_back(spare)
+
+
 def _register(
     repository: Repository,
     request: WorkspaceRequest,
     interrupted: bool,  # noqa: FBT001  threads take positions
     spare: Spare | None = None,
 ) -> _Registered:
-    _require_sane(repository, request)
+    require_sane(repository, request)
     require_visible(repository.common_dir, request.path)
     if request.needs_parents:
         take_over_left(repository.common_dir)
@@ -184,91 +201,29 @@ def _register(
     base = merge_parents(repository, request.parents, _merge_message(request))
     # So does what waits for the disk, which other stories keep busy.
     draft = drafted(repository, request, base) if spare is None else None
+    has_branch = spare is not None and make_branch_ahead(repository, request, base)
     try:
         with metadata_lock(repository.common_dir):
             set_aside_torn(repository, request.path)
             entries = load_registrations(repository)
-            _require_outside(request.path, entries)
+            require_outside(request.path, entries)
             here = next((entry for entry in entries if entry.path == request.path), None)
-            if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
+            if here is not None and os.path.lexists(request.path) and not clear_incomplete(repository, here):
                 return _adopt(repository, request, here, base, interrupted=interrupted)
             require_free_branch(request, entries)
             if here is not None:
                 clear_missing(repository, request.path)
             else:
-                _require_free_path(repository, request.path)
+                require_free_path(repository, request.path)
             if spare is not None:
-                return _claim(repository, request, base, spare)
+                return _claim(repository, request, base, spare, has_branch=has_branch)
             return _add(repository, request, base, draft)
     finally:
         if draft is not None and draft.exists():  # it was not used
             delete_tree(draft)
             delete_branch(repository, request.branch, base)
-
-
-def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
-    """Refuse, before anything is written, what could lead out of the story's own folder."""
-    require_component(request.story_id, "story id")
-    require_component(request.run_id, "run id")
-    require_component(request.path.name, "worktree folder")
-    require_branch_name(request.branch)
-    root = request.path.parent
-    real = Path(os.path.realpath(root))
-    if real != root or request.path.is_symlink():
-        link = request.path if request.path.is_symlink() else root
-        raise WorkspaceError(
-            f"{link} is a symbolic link that leads to {os.path.realpath(link)}",
-            hint="move it away, or set another worktree root",
-        )
-    for inside in (repository.common_dir, repository.main_checkout):
-        if inside is not None and request.path.is_relative_to(inside):
-            raise WorkspaceError(
-                f"{request.path} lies inside {inside}, where a worktree would show up as files of it",
-                hint="set a worktree root outside the repository",
-            )
-
-
-def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
-    for entry in entries:
-        if path != entry.path and path.is_relative_to(entry.path):
-            raise WorkspaceError(
-                f"{path} lies inside the worktree {entry.path}",
-                hint="set a worktree root outside the repository's worktrees",
-            )
-
-
-def _require_free_path(repository: Repository, path: Path) -> None:
-    """Refuse a path with content that git does not know; an empty folder is fine."""
-    if not os.path.lexists(path):
-        return
-    if path.is_dir():
-        _drop_dead_pointer(repository, path)
-        if not any(path.iterdir()):
-            return
-    raise WorkspaceError(
-        f"{path} exists and is not a worktree of this repository",
-        hint="move it away, then run again; it is never deleted",
-    )
-
-
-def _drop_dead_pointer(repository: Repository, path: Path) -> None:
-    """Empty a folder that holds only the `.git` file of a creation that was killed halfway."""
-    pointer = path / ".git"
-    if [entry.name for entry in path.iterdir()] != [".git"] or not pointer.is_file():
-        return
-    git_dir = Path(os.fsdecode(pointer.read_bytes()).removeprefix("gitdir:").strip())
-    if git_dir.parent == repository.common_dir / "worktrees" and not (git_dir / "index").exists():
-        pointer.unlink()
-
-
-def _clear_incomplete(repository: Repository, here: Registration) -> bool:
-    """Undo a registration that was killed before it had a HEAD; it can hold no work."""
-    if here.is_incomplete and here.path.is_dir():
-        _drop_dead_pointer(repository, here.path)
-        if not any(here.path.iterdir()):
-            here.path.rmdir()
-            return True
-    return False
+        if spare is not None and has_branch and spare.path.exists():
+            delete_branch(repository, request.branch, base)
 
 
 def _adopt(
@@ -338,13 +293,16 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str, draft: Pa
     return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
 
 
-def _claim(repository: Repository, request: WorkspaceRequest, base: str, spare: Spare) -> _Registered:
+def _claim(
+    repository: Repository, request: WorkspaceRequest, base: str, spare: Spare, *, has_branch: bool
+) -> _Registered:
     """Make a spare the worktree of the story, on a new branch at the base, or on its existing branch."""
-    made = repository.make_branch(request.branch, base)
-    before = None if made.returncode == 0 else repository.branch_tip(request.branch)
-    if made.returncode and before is None:
-        require_creatable(repository, request.branch)
-        raise failure(("branch", request.branch), made)
+    before = None
+    if not has_branch and (made := repository.make_branch(request.branch, base)).returncode:
+        before = repository.branch_tip(request.branch)
+        if before is None:
+            require_creatable(repository, request.branch)
+            raise failure(("branch", request.branch), made)
     tip = base if before is None else _advanced(repository, request, before, base)
     if before is not None:
         move_on(repository, request.branch, before, tip)
@@ -380,6 +338,22 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
         if "-b" in what and repository.branch_tip(request.branch) is not None:
             break  # the attempt left its new branch behind, so the next one must attach to it
     return output
+
+
+def _make_ready(
+    repository: Repository,
+    request: WorkspaceRequest,
+    registered: _Registered,
+    pool: Pool | None,
+    done: Callable[[], None],
+) -> tuple[tuple[int, ...], Path | None]:
+    """Fill a worktree; return the identity of its index, and its mark if not all is on the disk.
+
+    `done` is called once no file is written any more.
+    """
+    index = _fill(repository, request, registered, pool, done)
+    done()
+    return index, _unsettled(repository, request, registered)
 
 
 def _fill(

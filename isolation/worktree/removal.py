@@ -93,7 +93,9 @@ def close_path(
             tip = None
             if reuse and not reason:
                 tip = status.head if status else repository.head(path)
-        if not reason and not (reuse and tip and reuse(path, tip, status.compared if status else b"")):
+        if not reason and reuse and tip and reuse(path, tip, status.compared if status else b""):
+            return Closing(removed=True, reason="", reused=True)
+        if not reason:
             reason = _set_away(repository, path, branch, batch, sweep=sweep)
     except IsolationError as error:
         reason = error.message

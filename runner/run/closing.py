@@ -34,10 +34,18 @@ async def check_branches(log: EventLog, context: RunContext, *, since: float) ->
         for story in run.stories.values()
         if story.status is Status.DONE and (story.ended_at or 0.0) >= since and not story.workspace.landed
     ]
-    for story in done:
-        found = await to_thread.run_sync(_moved, context.at(story.repo).repository, run.run_id, story)
-        if found is not None:
-            await log.record(found)
+    places = [(context.at(story.repo).repository, story) for story in done]
+    found = await to_thread.run_sync(_all_moved, places, run.run_id)
+    if found:
+        await log.record(*found)
+
+
+def _all_moved(
+    places: Sequence[tuple[Repository, StorySnapshot]], run_id: RunId
+) -> tuple[StoryFinished, ...]:
+    """Return what to record about those of these stories whose branch was moved. Blocking."""
+    found = (_moved(repository, run_id, story) for repository, story in places)
+    return tuple(event for event in found if event is not None)
 
 
 def _moved(repository: Repository, run_id: RunId, story: StorySnapshot) -> StoryFinished | None:

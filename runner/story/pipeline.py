@@ -148,8 +148,9 @@ class Pipeline:
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
             await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=removed, reason=reason))
-            thin = partial(thin_trash, most=MOST_TRASH)
-            await to_thread.run_sync(thin, context.repository, context.run.worktree_root)
+            if not opened.closing.reused:
+                thin = partial(thin_trash, most=MOST_TRASH)
+                await to_thread.run_sync(thin, context.repository, context.run.worktree_root)
         return False
 
     async def _set_aside(self) -> bool:

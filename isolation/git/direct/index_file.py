@@ -25,6 +25,7 @@ _PADDING = 8
 _LONGEST_NUMBER = 9
 _LARGEST = 1 << 28
 _LOW = 0xFFFFFFFF
+_SECOND = 10**9
 _SPECIAL_FLAGS = 0xC0
 """Of the first byte of the flags: assumed unchanged, and that there are more flags."""
 _KIND_AT = 26
@@ -102,12 +103,19 @@ def touched(
 
 def is_as_written(data: bytes, position: int, now: os.stat_result) -> bool:
     """Return whether the file system says of a file what an entry of an index says."""
-    stat = _STAT.unpack_from(data, position)
-    times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
-    numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
-    if times[1] == times[3] == 0:
+    changed, changed_ns, written, written_ns, _, inode, _, user, group, size = _STAT.unpack_from(
+        data, position
+    )
+    if not (changed_ns or written_ns):
         return False  # where only seconds are known, a change in the same second leaves no trace here
-    return times == stat[:4] and tuple(n & _LOW for n in numbers) == (stat[5], *stat[7:])
+    return bool(
+        now.st_ctime_ns == changed * _SECOND + changed_ns
+        and now.st_mtime_ns == written * _SECOND + written_ns
+        and now.st_ino & _LOW == inode
+        and now.st_size & _LOW == size
+        and now.st_uid & _LOW == user
+        and now.st_gid & _LOW == group
+    )
 
 
 def identity_of(index: Path) -> tuple[int, ...]:

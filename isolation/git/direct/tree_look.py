@@ -78,12 +78,12 @@ def is_small(index: tuple[int, ...]) -> bool:
 def compare_tree(data: bytes, tree: Path, hash_size: int) -> TreeLook | None:
     """Compare a tree with an index of plain entries; None if only git can. Blocks."""
     try:
-        changed, names = [], set()
+        changed, names, top = [], set(), os.fsencode(tree) + b"/"
         for position, name in entries_of(data, hash_size):
             if data[position + _ID_AT + hash_size] & _STAGES:
                 return None  # a conflict
             names.add(name)
-            if not _is_same(data, position, tree, name):
+            if not _is_same(data, position, top + name):
                 changed.append(name)
         unknown = _unknown(os.fsencode(tree), names)
     except (OSError, ValueError):
@@ -126,17 +126,16 @@ def _contents(data: bytes, hash_size: int) -> dict[bytes, tuple[bytes, bytes]]:
     }
 
 
-def _is_same(data: bytes, position: int, tree: Path, name: bytes) -> bool:
+def _is_same(data: bytes, position: int, path: bytes) -> bool:
     try:
-        now = os.lstat(os.path.join(os.fsencode(tree), name))  # noqa: PTH118  bytes, as the index has them
+        return is_as_written(data, position, os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return is_as_written(data, position, now)
 
 
 def _unknown(tree: bytes, names: Collection[bytes]) -> list[bytes]:
     """Return what a tree has beyond these names; raises ValueError where that is for git to judge."""
-    folders = {name[:at] for name in names for at in range(len(name)) if name[at : at + 1] == b"/"}
+    folders = _folders_of(names)
     found: list[bytes] = []
     waiting, seen = [(b"", True)], 0
     while waiting:
@@ -155,6 +154,16 @@ def _unknown(tree: bytes, names: Collection[bytes]) -> list[bytes]:
                 if known and not is_known:
                     found.append(path)
     return sorted(found)
+
+
+def _folders_of(names: Collection[bytes]) -> set[bytes]:
+    """Return all folders above these names."""
+    found: set[bytes] = set()
+    left = {name.rpartition(b"/")[0] for name in names}
+    while left:
+        found |= left
+        left = {folder.rpartition(b"/")[0] for folder in left} - found
+    return found - {b""}
 
 
 _EXCHANGE = os.fsencode(EXCHANGE)

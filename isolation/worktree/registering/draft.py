@@ -39,6 +39,13 @@ def drafted(repository: Repository, request: WorkspaceRequest, base: str) -> Pat
     return None
 
 
+def make_branch_ahead(repository: Repository, request: WorkspaceRequest, base: str) -> bool:
+    """Make the branch of a worktree that is a spare; False if there is something already, or git has to."""
+    if os.path.lexists(request.path) or repository.branch_tip(request.branch):
+        return False
+    return repository.make_branch(request.branch, base).returncode == 0
+
+
 def add_drafted(repository: Repository, request: WorkspaceRequest, base: str, draft: Path) -> bool:
     """Register a worktree by its draft; False, and nothing is left, if the two are on different disks."""
     try:
