@@ -8,6 +8,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ _LONGEST_NUMBER = 9
 _LARGEST = 1 << 28
 _LOW = 0xFFFFFFFF
 _SECOND = 10**9
+_SMALL = 50_000
+"""Up to how many bytes the entries of an index are remembered; larger ones are hardly asked for again."""
 _SPECIAL_FLAGS = 0xC0
 """Of the first byte of the flags: assumed unchanged, and that there are more flags."""
 _KIND_AT = 26
@@ -168,8 +171,17 @@ def extensions_of(data: bytes, hash_size: int = 20) -> dict[bytes, bytes]:
     return _extensions(data, end, len(data) - hash_size)
 
 
+@lru_cache(maxsize=32)
+def _known_end(data: bytes, hash_size: int, kinds: bytes) -> int:
+    return _read_plain(data, hash_size, kinds)
+
+
 def _end_of_plain(data: bytes, hash_size: int, kinds: bytes) -> int:
     """Return where the entries end; raises ValueError at the first that is not plain."""
+    return (_known_end if len(data) <= _SMALL else _read_plain)(data, hash_size, kinds)
+
+
+def _read_plain(data: bytes, hash_size: int, kinds: bytes) -> int:
     version, count = _version(data), _HEADER.unpack_from(data)[2]
     position, before_flags, find = _HEADER.size, _STAT.size + hash_size, data.index
     for _ in range(count):
@@ -238,6 +250,18 @@ def _entries_at(data: bytes, positions: tuple[int, ...], hash_size: int) -> Iter
 
 def entries_of(data: bytes, hash_size: int, *, named: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield each entry: its position, where its ten numbers of the file system begin, and its name."""
+    return (
+        iter(_known_entries(data, hash_size)) if len(data) <= _SMALL else _read(data, hash_size, named=named)
+    )
+
+
+@lru_cache(maxsize=32)
+def _known_entries(data: bytes, hash_size: int) -> tuple[tuple[int, bytes], ...]:
+    """Read a small index; one story asks for the entries of the same one several times."""
+    return tuple(_read(data, hash_size, named=True))
+
+
+def _read(data: bytes, hash_size: int, *, named: bool) -> Iterator[tuple[int, bytes]]:
     try:
         version, count = _version(data), _HEADER.unpack_from(data)[2]
         position, name = _HEADER.size, b""
