@@ -33,6 +33,7 @@ from isolation.git.contained.concealment import concealed
 from isolation.git.contained.fifos import set_fifos_aside
 from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.contained.private_refs import pending, take_over_ref
+from isolation.git.contained.story_branches import note_command, note_move
 from isolation.git.contained.visit import Confined, Visit, settle_visit, visit_at, visiting
 from isolation.git.direct.program import git_program, polite_prefix
 from isolation.git.direct.ref_move import make_branch, move_ref
@@ -187,18 +188,17 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         An `idle` one takes only what the machine has to spare.
         """
         where = cwd or self.top
-        own = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": _ceiling(where)}
-        surroundings = {**own, **(env or {})}
+        surroundings = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": _ceiling(where), **(env or {})}
         named = surroundings.get("GIT_INDEX_FILE")
         index, writes = Path(named) if named else None, _UPDATES_FILES in args
-        visit = visit_at(where, index)
-        known = visit.means if visit else None
+        known = visit.means if (visit := visit_at(where, index)) else None
         confinement = known.confinement if known else confinement_of(self.paths, where, index, writes=writes)
         # Hooks in the files of a checkout may be a story's.
         inside = confinement is None and args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"}
         whole = (*_NO_HOOKS, *args) if inside else args
         common = self.common_dir
         output = _run(whole, where, surroundings, confinement, stdin, common=common, idle=idle, known=known)
+        note_command(common, args, stdin)
         if visit and known:
             visit.note()
         elif confinement and confinement.store:
@@ -238,8 +238,9 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
     def move_ref(self, ref: str, commit: str, before: str, why: str, *, check: bool = True) -> GitOutput:
         """Move a branch to a commit by compare-and-swap; zeros `before` mean that there must be none."""
         settle_visit()
-        usual = not self._hooks_path
-        if usual and move_ref(self.common_dir, self.top, ref, commit=commit, before=before, why=why):
+        paths = (self.common_dir, self.top)
+        if not self._hooks_path and move_ref(*paths, ref, commit=commit, before=before, why=why):
+            note_move(self.common_dir, ref)
             return GitOutput(returncode=0, stdout="", stderr="")
         return self.run("update-ref", "-m", why, ref, commit, before, check=check)
 
@@ -247,6 +248,7 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         """Make a branch at a commit, which follows no other; git says why it cannot."""
         usual = self._has_commit(commit) and not self._hooks_path
         if usual and make_branch(self.common_dir, branch, commit, self.committer):
+            note_move(self.common_dir, f"refs/heads/{branch}")
             return GitOutput(returncode=0, stdout="", stderr="")
         return self.run("branch", "--no-track", branch, commit, check=False)
 
@@ -296,8 +298,7 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
 
     def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tree id of each commit."""
-        names = (f"{commit}^{{tree}}" for commit in commits)
-        return tuple(self.run("rev-parse", *names).stdout.split())
+        return tuple(self.run("rev-parse", *(f"{commit}^{{tree}}" for commit in commits)).stdout.split())
 
     def count_commits(self, base: str, tip: str) -> int:
         """Count the commits that `tip` has beyond `base`."""

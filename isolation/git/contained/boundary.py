@@ -24,7 +24,8 @@ from isolation.errors import WorkspaceError
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.means import available_means
 from isolation.git.contained.object_store import SHARED, object_mounts
-from isolation.git.contained.private_refs import NAMESPACE, ref_mounts
+from isolation.git.contained.private_refs import ref_mounts
+from isolation.git.contained.story_branches import NAMESPACE
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.paths import RepositoryPaths, holds_worktrees, indexes_dir, own_git_dir
 

@@ -17,7 +17,6 @@ Invariants:
 
 import errno
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,25 +29,25 @@ from msgspec import Struct
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file
-from isolation.files.plain import LONGEST_POINTER, read_plain
+from isolation.files.plain import read_plain
 from isolation.files.unheld_locks import remove_unheld
+from isolation.git.contained.story_branches import (
+    NAMESPACE,
+    PREFIX,
+    branches_of,
+    commit_in,
+    packed_text,
+    text_in,
+)
 from isolation.git.direct.refs import read_ref
 from isolation.paths import autopilot_dir
-from isolation.patterns import pattern
 
-NAMESPACE = Path("heads", "autopilot")
-"""The refs that stories' commits move."""
 PARTED = "refs/autopilot/parted"
 """Where a session's commit stays if its branch was moved from outside at the same time."""
 
-_PREFIX = f"refs/{NAMESPACE.as_posix()}/"
-_COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_STORIES = pattern(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.encode(), re.MULTILINE)
-_LARGEST_LIST = 1 << 26
 _LONGEST_LOG = 1 << 20
 _TRIES = 5
 _LOCK_SECONDS = 10.0
-_SETTLED = 10**9
 
 
 class Answer(Protocol):
@@ -92,17 +91,17 @@ class _Place(Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> str:
         """The last part of the name of its own branch."""
-        return _text(self.folder / "own") or self.name
+        return text_in(self.folder / "own") or self.name
 
     @property
     def handed_out(self) -> str:
         """The commit that its branch had when it was last the same inside and outside; empty for none."""
-        return _text(self.folder / "handed-out")
+        return text_in(self.folder / "handed-out")
 
     @property
     def is_moved(self) -> bool:
         """Whether there may be something to take over."""
-        return _commit_in(self.heads / self.own) != self.handed_out
+        return commit_in(self.heads / self.own) != self.handed_out
 
     def note(self, commit: str) -> None:
         """Note the commit that the branch has inside and outside."""
@@ -111,14 +110,14 @@ class _Place(Struct, frozen=True, kw_only=True):
     def hand_out(self, commit: str, seen: str) -> None:
         """Note, and write, the commit that the branch has inside, unless it is not as seen any more."""
         lock, file = self.heads / f"{self.own}.lock", self.heads / self.own
-        if _commit_in(file) != commit:
+        if commit_in(file) != commit:
             try:
                 # Git's own protocol: what has made the lock may replace the file.
                 with lock.open("x") as new:
                     new.write(f"{commit}\n")
             except OSError:
                 return  # a command is writing it, or was killed there; the next one tries again
-            if _commit_in(file) != seen:
+            if commit_in(file) != seen:
                 lock.unlink()
                 return
             if not commit or not file.is_file() or file.is_symlink():
@@ -174,7 +173,7 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     branches of others are looked up again, for a session. Git commands on the tree need none of them: they
     have a copy of git's own list until git packs its refs, since a new file costs new mounts.
     """
-    place, leaf = _place(common, name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
+    place, leaf = _place(common, name), branch.removeprefix(PREFIX.removeprefix("refs/heads/"))
     mounts = place.for_sessions if fresh else place.for_commands
     heads, logs = mounts.writable
     listed = common / "packed-refs"
@@ -197,9 +196,9 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
             replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
     _refresh(place, own)
     if fresh:
-        _write_list(mounts.sources[listed], _with_loose(common, _packed(common)))
+        _write_list(mounts.sources[listed], branches_of(common).text())
     elif not _is_current(mounts.sources[listed], listed):
-        _write_list(mounts.sources[listed], _packed(common))
+        _write_list(mounts.sources[listed], packed_text(common))
     return mounts
 
 
@@ -217,14 +216,14 @@ def take_over_ref(common: Path, name: str, git: Git, move: Move, *, top: Path) -
             for _ in range(_TRIES):
                 if _take_over(place, git, move):
                     return True
-                _free(common / f"{_PREFIX}{place.own}.lock", (top, common))
+                _free(common / f"{PREFIX}{place.own}.lock", (top, common))
     except OSError as error:
         raise RepositoryError(
             f"the branch autopilot/{place.own} cannot be taken over from its story: {error.strerror}",
             hint="its commits are kept; free disk space, then run again",
         ) from error
     raise RepositoryError(
-        f"{_PREFIX}{place.own} is moved all the time", hint="its commits are kept; run again"
+        f"{PREFIX}{place.own} is moved all the time", hint="its commits are kept; run again"
     )
 
 
@@ -250,7 +249,7 @@ def _locked(place: _Place) -> Iterator[None]:
 
 def _take_over(place: _Place, git: Git, move: Move) -> bool:
     """Take a branch over; false if somebody else moves it, or has locked it, at the same time."""
-    ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
+    ref, inside, before = PREFIX + place.own, commit_in(place.heads / place.own), place.handed_out
     outside = _outside(place.common, ref)
     if inside in {"", outside}:  # a branch that was deleted inside stays, outside
         place.hand_out(outside, inside)
@@ -312,25 +311,10 @@ def drop_refs(common: Path, name: str) -> None:
 
 def _refresh(place: _Place, own: str) -> None:
     """Hand out what the branch has become outside, unless something inside is still to be taken over."""
-    inside, before = _commit_in(place.heads / own), place.handed_out
-    outside = _outside(place.common, _PREFIX + own)
+    inside, before = commit_in(place.heads / own), place.handed_out
+    outside = _outside(place.common, PREFIX + own)
     if inside == before != outside or not inside:
         place.hand_out(outside, inside)
-
-
-def _with_loose(common: Path, packed: bytes) -> bytes:
-    """Return git's list with the branches of all stories, also those that are files."""
-    stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
-    for leaf, commit in _loose(common / "refs" / NAMESPACE):
-        ref = os.fsencode(_PREFIX + leaf)
-        stories[ref] = b"%b %b\n" % (commit.encode(), ref)
-    lines = _STORIES.sub(b"", packed).splitlines(keepends=True)
-    # The list is sorted, and says so.
-    after = (
-        at for at, line in enumerate(lines) if line[:1] not in b"#^" and _ref_in(line) > _PREFIX.encode()
-    )
-    at = next(after, len(lines))
-    return b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
 
 
 def _write_list(file: Path, text: bytes) -> None:
@@ -353,62 +337,9 @@ def _is_current(file: Path, packed: Path) -> bool:
         return False
 
 
-_read: dict[str, tuple[tuple[int, ...], str]] = {}
-"""What a file of a branch held, by what the file system said about it."""
-
-
-def _loose(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the branches in a folder. Of many, most have not changed since the last look."""
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    now = time.time_ns()
-    for entry in entries:
-        if entry.name.endswith(".lock"):
-            continue
-        try:
-            found = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        known, commit = _read.get(entry.path, ((), ""))
-        if known != state:
-            commit = _commit_in(Path(entry.path))
-            # What changes at the same moment, by the file system's clock, might look the same.
-            if abs(now - found.st_ctime_ns) > _SETTLED:
-                _read[entry.path] = (state, commit)
-        if commit:
-            yield entry.name, commit
-
-
-def _packed(common: Path) -> bytes:
-    try:
-        return read_plain(common / "packed-refs", _LARGEST_LIST)
-    except OSError:
-        return b""
-
-
-def _ref_in(line: bytes) -> bytes:
-    return line.rstrip(b"\n").partition(b" ")[2]
-
-
 def _outside(common: Path, ref: str) -> str:
     """Return the commit of a ref in the repository itself; empty if there is none, or only git could tell."""
     return read_ref(common, ref) or ""
-
-
-def _commit_in(file: Path) -> str:
-    text = _text(file)
-    return text if _COMMIT.fullmatch(text) else ""
-
-
-def _text(file: Path) -> str:
-    try:
-        data = read_plain(file, LONGEST_POINTER, follow=False)
-    except OSError:
-        return ""
-    return data.decode("ascii", "replace").strip()
 
 
 def _names(folder: Path) -> list[str]:

@@ -57,7 +57,7 @@ def test_commands_keep_their_list_while_sessions_get_new_ones(scene: Scene) -> N
     commands = scene.inside / "packed-refs-of-commands"
     before = commands.stat().st_ino
     assert commands.read_bytes() == (scene.common / "packed-refs").read_bytes()
-    git(scene.repo, "branch", "autopilot/later")
+    Repository.open(scene.repo).run("branch", "autopilot/later")
     scene.view(fresh=True)
     scene.view()
     assert commands.stat().st_ino == before
