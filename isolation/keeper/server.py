@@ -35,8 +35,7 @@ import sys
 import time
 
 from isolation.keeper.command import COMMAND, run_commands
-from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn, stand_ins
-from isolation.kernel.noticed.openings import Openings
+from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
@@ -267,10 +266,9 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     request = _receive_request(link)
     if request is None:
         return
-    keeper = _Supervisor(link, level)
-    openings = Openings(noticed) if (noticed := stand_ins(request[3])) else None
+    # Nothing else before it forks: what it has written to by then is copied a second time.
     try:
-        leader, witness, proxy = spawn(request, stdin, output)
+        leader, observers, proxy = spawn(request, stdin, output)
     except SpawnError as error:
         number, stage = error.args
         _write_line(control, f"error {number} {stage}")
@@ -279,9 +277,11 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     os.close(stdin)
     os.close(output)
     _write_line(control, f"pid {leader} {os.getpid()}")
+    keeper = _Supervisor(link, level)
     survivors = keeper.supervise(leader)
     code = -signal.SIGKILL if keeper.returncode is None else keeper.returncode
     denied = (DENIED, *hosts) if proxy and (hosts := proxy.report()) else ()
+    witness, openings = observers.witness, observers.openings
     opened = [path.hex() for path in openings.report()] if openings else []
     tried = (witness.word, witness.report()) if witness else ()
     named = (OPENED, *opened) if opened else ()

@@ -10,10 +10,12 @@ import errno
 import os
 import signal
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
 from isolation.kernel.noticed.listener import Listener
+from isolation.kernel.noticed.openings import Openings
 from isolation.kernel.noticed.reaching import Reaching
 from isolation.kernel.noticed.reaching import install as install_reaching
 from isolation.kernel.syscall_filter import install
@@ -34,20 +36,35 @@ NETWORK, ALLOWED, UPSTREAM, DIRECT = b"n", b"a", b"p", b"d"
 _PATHS = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
 _MARKS = (*_PATHS, NOTICED, NETWORK, ALLOWED, UPSTREAM, DIRECT)
 
-_TO_PROXY = b"\0"
-"""Goes with the sockets that a session's proxy takes over; no error begins with it."""
+_TO_PROXY, _WATCHES = b"\0", b"\1"
+"""Go with the sockets that a session's proxy takes over, and with its watches; no error begins with them."""
+_SIZE = struct.Struct("=I")
 _MOST_LISTENERS = 250
 """The kernel takes no more descriptors at once."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
 """Folder, arguments, environment, and the texts of the confinement, if any."""
 
+Paths = dict[bytes, list[bytes]]
+"""The paths and hosts of a confinement, by their marks."""
+
 Streams = tuple[int, int, int]
 """The descriptors that become standard input, output and error."""
 
 
-Started = tuple[int, Listener | None, "Proxy | None"]
-"""The pid of a leader that runs, what observes its calls, and its way out to the network."""
+class Observers:
+    """What observes a session: its calls, and which of the things that stand in for hidden ones it opens."""
+
+    def __init__(self) -> None:
+        self.witness: Listener | None = None
+        self.openings: Openings | None = None
+
+
+Started = tuple[int, Observers, "Proxy | None"]
+"""The pid of a leader that runs, what observes it, and its way out to the network."""
+
+_ignored_signals: list[int] = []
+"""What a fork server ignores, found once for all processes that it forks: some sixty questions."""
 
 
 class SpawnError(Exception):
@@ -59,7 +76,7 @@ def spawn(request: Request, stdin: int, output: int, errors: int | None = None) 
     streams = (stdin, output, output if errors is None else errors)
     if request[3]:
         return _start_confined(request, streams)
-    return _start(request, streams), None, None
+    return _start(request, streams), Observers(), None
 
 
 def spawn_on_terminal(request: Request) -> Started:
@@ -67,14 +84,9 @@ def spawn_on_terminal(request: Request) -> Started:
     return _start_confined(request, (0, 1, 2), own_session=False)
 
 
-def stand_ins(texts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return what stands in for which hidden place, if a session's openings are to be noticed."""
-    paths = _by_mark(texts) if texts else {}
-    return dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True)) if paths.get(NOTICED) else {}
-
-
 def preload(*, network: bool) -> None:
-    """Import what confines a session, and find its calls, once for all processes that are forked later."""
+    """Do once what all processes that are forked later need: import what confines, find calls and signals."""
+    _ignored_signals[:] = _ignored()
     # Without something of this, a session that must be confined fails with the reason.
     with suppress(ImportError, OSError, AttributeError):
         import isolation.kernel.landlock
@@ -103,13 +115,16 @@ def confine(texts: Sequence[bytes]) -> list[socket.socket]:
 
     Returns what listens in its network, if it gets one of its own: the proxy takes over these sockets.
     """
+    return _confine(texts[0], _by_mark(texts))
+
+
+def _confine(means: bytes, paths: Paths) -> list[socket.socket]:
     from isolation.kernel.landlock import forbid_new_privileges, restrict
     from isolation.kernel.mounts import NETWORK_ADMIN, drop_capabilities, isolate_mounts
     from isolation.kernel.separation import separate
 
-    paths = _by_mark(texts)
     network, listeners = bool(paths[NETWORK]), []
-    if texts[0] == MOUNTS:
+    if means == MOUNTS:
         overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
         sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
         hidden = dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True))
@@ -145,8 +160,8 @@ def _enter_network(allowed: Sequence[bytes]) -> list[socket.socket]:
     return listen(dict.fromkeys((PROXY_PORT, *local_ports(map(os.fsdecode, allowed)))))
 
 
-def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {mark: [] for mark in _MARKS}
+def _by_mark(texts: Sequence[bytes]) -> Paths:
+    found: Paths = {mark: [] for mark in _MARKS}
     for text in texts[1:]:
         found[text[:1]].append(text[1:])
     return found
@@ -185,6 +200,7 @@ def _start(request: Request, streams: Streams) -> int:
 
 def _start_confined(request: Request, streams: Streams, *, own_session: bool = True) -> Started:
     """Fork, confine the child, and wait until it executes or reports why not."""
+    paths = _by_mark(request[3])  # before the fork, for both processes
     parent_end, child_end = socket.socketpair()
     try:
         pid = os.fork()
@@ -195,7 +211,7 @@ def _start_confined(request: Request, streams: Streams, *, own_session: bool = T
     if pid == 0:
         failure = f"{errno.EIO} {STAGE_GUARD}"
         try:
-            _exec_leader(request, streams, child_end, own_session=own_session)
+            _exec_leader(request, paths, streams, child_end, own_session=own_session)
         except SpawnError as error:
             failure = "{} {}".format(*error.args)
         finally:
@@ -203,46 +219,58 @@ def _start_confined(request: Request, streams: Streams, *, own_session: bool = T
             os._exit(os.EX_SOFTWARE)
     child_end.close()
     try:
-        words, witness, proxy = _read_child(parent_end, request[3], pid)
+        words, observers, proxy = _read_child(parent_end, paths, pid)
     except RuntimeError:  # no thread can be started, so the filtered calls would never be answered
         os.kill(pid, signal.SIGKILL)
-        words, witness, proxy = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None, None
+        words, observers, proxy = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], Observers(), None
     if words:
         os.waitpid(pid, 0)
         raise SpawnError(int(words[0]), words[1].decode())
-    return pid, witness, proxy
+    return pid, observers, proxy
 
 
 def _read_child(
-    parent_end: socket.socket, texts: Sequence[bytes], pid: int
-) -> "tuple[list[bytes], Listener | None, Proxy | None]":
+    parent_end: socket.socket, paths: Paths, pid: int
+) -> "tuple[list[bytes], Observers, Proxy | None]":
     """Read what a child sends until its exec closes the socket: what listens for it, and any error."""
-    words, witness, proxy = b"", None, None
-    paths = _by_mark(texts)
+    words, observers, proxy = b"", Observers(), None
     with parent_end:
         while True:
             data, descriptors, _, _ = socket.recv_fds(parent_end, 256, _MOST_LISTENERS)
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
             if not data:
-                return words.split(), witness, proxy
+                return words.split(), observers, proxy
             if data.startswith(_TO_PROXY):
                 proxy = _proxy(descriptors, paths)
                 proxy.start()
                 data = data[len(_TO_PROXY) :]
+            elif data.startswith(_WATCHES):
+                watches, data = _read_watches(parent_end, data[len(_WATCHES) :])
+                if descriptors:  # none at the limit of open files
+                    observers.openings = Openings(descriptors[0], zip(watches, paths[HIDDEN], strict=True))
             elif descriptors:
-                witness = _listener(descriptors[0], paths, pid)
-                witness.start()
+                observers.witness = _listener(descriptors[0], paths, pid)
+                observers.witness.start()
             words += data
 
 
-def _listener(descriptor: int, paths: dict[bytes, list[bytes]], pid: int) -> Listener:
+def _read_watches(parent_end: socket.socket, data: bytes) -> tuple[Sequence[int], bytes]:
+    """Read the numbers of watches; return what follows them, too."""
+    end = _SIZE.size + _SIZE.unpack_from(data)[0]
+    # Not a byte more: a descriptor that comes with the next one would be lost.
+    while len(data) < end and (more := parent_end.recv(end - len(data))):
+        data += more
+    return memoryview(data[_SIZE.size : end]).cast("i"), data[end:]
+
+
+def _listener(descriptor: int, paths: Paths, pid: int) -> Listener:
     if paths[WITNESSED]:
         return Witness(descriptor, paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
     return Reaching(descriptor, pid, paths[HIDDEN], network=bool(paths[NETWORK]))
 
 
-def _proxy(descriptors: Sequence[int], paths: dict[bytes, list[bytes]]) -> "Proxy":
+def _proxy(descriptors: Sequence[int], paths: Paths) -> "Proxy":
     from isolation.network.proxy import Proxy, Upstream
 
     upstream = [Upstream(os.fsdecode(url), map(os.fsdecode, paths[DIRECT])) for url in paths[UPSTREAM]]
@@ -250,25 +278,42 @@ def _proxy(descriptors: Sequence[int], paths: dict[bytes, list[bytes]]) -> "Prox
     return Proxy(listeners, [os.fsdecode(entry) for entry in paths[ALLOWED]], *upstream[:1])
 
 
-def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
+def _notice(paths: Paths, child_end: socket.socket) -> None:
+    """Have the kernel report openings of what stands in for something hidden, if wanted and possible.
+
+    Here, where the calls of the C library are needed anyway: the keeper would copy the memory that they use.
+    """
+    if not paths[NOTICED]:
+        return
+    from isolation.kernel.noticed.openings import watch
+
+    descriptor, watches = watch(paths[STAND_IN])
+    if descriptor >= 0:
+        numbers = watches.tobytes()
+        socket.send_fds(child_end, [_WATCHES + _SIZE.pack(len(numbers)) + numbers], [descriptor])
+        os.close(descriptor)
+
+
+def _filter(means: bytes, paths: Paths, child_end: socket.socket) -> None:
     """Install the filter that reports changes of files or what is reached for, if wanted and possible.
 
     The kernel has room for one that reports.
     """
-    paths = _by_mark(texts)
     if not paths[WITNESSED] and not paths[NOTICED]:
         return
     try:
         # Landlock allows changes of attributes, so they are no refused writes: the tree watch finds them.
         witnessed = bool(paths[WITNESSED])
-        listener = install(attributes=texts[0] == MOUNTS) if witnessed else install_reaching()
+        listener = install(attributes=means == MOUNTS) if witnessed else install_reaching()
     except OSError:
         return
     socket.send_fds(child_end, [b" "], [listener])
     os.close(listener)
 
 
-def _exec_leader(request: Request, streams: Streams, child_end: socket.socket, *, own_session: bool) -> None:
+def _exec_leader(
+    request: Request, paths: Paths, streams: Streams, child_end: socket.socket, *, own_session: bool
+) -> None:
     """Turn this process into the session's leader; returns only by an error."""
     cwd, argv, env, confinement = request
     if own_session:
@@ -280,11 +325,12 @@ def _exec_leader(request: Request, streams: Streams, child_end: socket.socket, *
         os.dup2(source, to)
     stage = STAGE_GUARD
     try:
-        listeners = confine(confinement)
+        _notice(paths, child_end)
+        listeners = _confine(confinement[0], paths)
         if listeners:
             descriptors = [listener.fileno() for listener in listeners]
             socket.send_fds(child_end, [_TO_PROXY], descriptors)
-        _filter(confinement, child_end)
+        _filter(confinement[0], paths, child_end)
         stage = STAGE_FOLDER
         os.chdir(cwd)
     except OSError as error:
@@ -303,7 +349,9 @@ def _exec_leader(request: Request, streams: Streams, child_end: socket.socket, *
 
 
 def _ignored() -> list[int]:
-    return [number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN]
+    return _ignored_signals or [
+        number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN
+    ]
 
 
 def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:

@@ -86,13 +86,13 @@ def _witnessed(tree: bytes, texts: list[bytes]) -> str:
     """Let a shell try, and return the report of its witness; empty if it has none."""
     request = (tree, [b"sh", b"-c", b"echo > made; echo > kept; echo > own/mine"], dict(os.environb), texts)
     try:
-        pid, witness, _ = spawn(request, 0, 2)
+        pid, observers, _ = spawn(request, 0, 2)
     except SpawnError:
         return ""
-    if witness is None:
+    if observers.witness is None:
         return ""
     os.waitpid(pid, 0)
-    return witness.report()
+    return observers.witness.report()
 
 
 def _write(path: bytes) -> None:

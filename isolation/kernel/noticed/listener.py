@@ -28,6 +28,9 @@ _REPLY = struct.Struct("=QqiI")
 _PAGE = 4096
 _LONGEST = 4096
 
+_ALL_SIGNALS = frozenset(map(int, signal.valid_signals()))
+"""Asked once, in the process that all keepers are forked from."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -39,11 +42,18 @@ class Listener:
 
     def __init__(self, listener: int) -> None:
         self._listener = listener
-        self._memory = Memory()
+        self._reader: Memory | None = None
         try:
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
         except OSError:
             pass  # an older kernel is only slower
+
+    @property
+    def _memory(self) -> "Memory":
+        """What reads the memory of other processes; most sessions never need it."""
+        if self._reader is None:
+            self._reader = Memory()
+        return self._reader
 
     def start(self) -> None:
         """Listen from now on, in a thread of its own, so that it never delays the keeper."""
@@ -51,7 +61,7 @@ class Listener:
 
     def run(self) -> None:
         """Handle every call until no process is left to make one; older kernels do not report that end."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        signal.pthread_sigmask(signal.SIG_SETMASK, _ALL_SIGNALS)
         notice, poll = bytearray(_NOTICE.size), select.poll()
         poll.register(self._listener, select.POLLIN)
         while True:

@@ -8,7 +8,8 @@ meanwhile.
 import ctypes
 import os
 import struct
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Sequence
 
 _OPENED = 0x20
 _EVENT = struct.Struct("=iIII")
@@ -17,18 +18,23 @@ _MOST_BYTES = 1 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Openings:
-    """Remembers which stand-ins of one session are opened; each is given with its place."""
+def watch(stand_ins: Sequence[bytes]) -> tuple[int, "array[int]"]:
+    """Watch stand-ins; return what reports openings, and the number of each watch, negative for none.
 
-    def __init__(self, stand_ins: Mapping[bytes, bytes]) -> None:
-        self._places: dict[int, bytes] = {}
-        self._descriptor: int = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:  # the limit of such descriptors is reached: nothing is named
-            return
-        for place, stand_in in stand_ins.items():
-            watch = LIBC.inotify_add_watch(self._descriptor, stand_in, _OPENED)
-            if watch >= 0:
-                self._places[watch] = place
+    At the limit of such descriptors nothing is reported, and the first number is negative, too.
+    """
+    descriptor: int = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if descriptor < 0:
+        return descriptor, array("i")
+    return descriptor, array("i", [LIBC.inotify_add_watch(descriptor, path, _OPENED) for path in stand_ins])
+
+
+class Openings:
+    """Remembers which stand-ins of one session are opened; the number of each watch is given with a place."""
+
+    def __init__(self, descriptor: int, watches: Iterable[tuple[int, bytes]]) -> None:
+        self._descriptor = descriptor
+        self._places = {number: place for number, place in watches if number >= 0}
 
     def report(self) -> list[bytes]:
         """Return the places that were opened, each once.
@@ -36,8 +42,6 @@ class Openings:
         The descriptor is left to the end of this process: the kernel takes milliseconds to close it, and
         somebody waits for this answer.
         """
-        if self._descriptor < 0:
-            return []
         found: dict[bytes, None] = {}
         try:
             while data := os.read(self._descriptor, _MOST_BYTES):
