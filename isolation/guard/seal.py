@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from isolation.git.contained.object_store import OWN
+from isolation.git.contained.stand_in_sets import own_stand_ins
 from isolation.guard.private import STORES, Look, Store, expand, homes
 from isolation.guard.sockets import doors
 from isolation.kernel.noticed.reaching import CALL, NETWORK, PLACE, PROCESS
@@ -77,7 +77,7 @@ class Seal(Struct, frozen=True, kw_only=True):
         kept.update(map(str, self.needed))
         # Only what no other session opens can tell whether this one has.
         own = bool(confinement.store) and not confinement.store.startswith(".")
-        folder = self.folder / OWN / confinement.store if own else self.folder
+        folder = own_stand_ins(self.folder, confinement.store) if own else self.folder
         ruled = kept | found.keys()
         shown = [path for path in kept if _nearest(path, ruled) in found and os.path.lexists(path)]
         stand_ins = _StandIns(folder, shown, own=own)

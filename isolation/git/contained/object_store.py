@@ -35,15 +35,13 @@ from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file, sync_disk
 from isolation.git.contained.large_store import drop_large, large_mounts, take_over_large
 from isolation.git.contained.private_refs import drop_refs
+from isolation.git.contained.stand_in_sets import release_stand_ins
 from isolation.model import Means
 from isolation.paths import autopilot_dir, repository_hash
 from isolation.patterns import pattern
 
 SHARED = ".shared"
 """The store of the commands on a tree that stories share; no story can have this name."""
-
-OWN = "own"
-"""The folder below that of the seal with the stand-ins of each worktree's sessions, which go with it."""
 
 _LOCK_SECONDS = 60.0
 _SETTLED = 10**8
@@ -247,7 +245,7 @@ def drop_store(common: Path, name: str) -> None:
     store = store_of(common, name)
     drop_refs(common, name)
     drop_large(common, name)
-    delete_tree(autopilot_dir(common) / "seal" / OWN / name)
+    release_stand_ins(autopilot_dir(common) / "seal", name)
     if not store.is_dir():
         return
     take_over(common, name)
