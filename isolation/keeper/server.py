@@ -227,19 +227,26 @@ class _Server:
 
     def _reap(self) -> bool:
         """Reap the dead; true while there is a child that is not a keeper."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if not pid:
-                return bool(self._tree.children())
-            self._tree.spared.discard(pid)
-            if pid in self._keepers:
-                self._ended.append((self._keepers.pop(pid), os.waitstatus_to_exitcode(status)))
+        while reaped := self._reap_one():
+            pass
+        return reaped is not None and bool(self._tree.children())
+
+    def _reap_one(self) -> bool | None:
+        """Reap one of the dead; false if none is, None if there is no child at all."""
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if not pid:
+            return False
+        self._tree.spared.discard(pid)
+        if pid in self._keepers:
+            self._ended.append((self._keepers.pop(pid), os.waitstatus_to_exitcode(status)))
+        return True
 
     def _settle(self) -> None:
-        if self._reap():
+        # Orphans come only by the death of a child. Their groups must be looked for before that.
+        if (self._reap_one() or self._level != SUBREAPER) and self._reap():
             # What a keeper could not end is not waited for again: it would delay every other session.
             self._tree.spared.update(kill_all(self._tree, self._reap, denied_limit=0))
         for control, code in self._ended:

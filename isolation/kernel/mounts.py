@@ -45,6 +45,9 @@ NETWORK_ADMIN = 12
 LIBC = ctypes.CDLL(None, use_errno=True)
 """For this room alone."""
 
+_held = ctypes.create_string_buffer(24)
+"""For an answer of the kernel; to make its type takes longer than the call that is answered."""
+
 
 class MountError(OSError):
     """The namespace could not be set up; `filename` is the step that failed."""
@@ -167,9 +170,8 @@ def drop_capabilities(more: Sequence[int] = ()) -> None:
     for number in dropped:
         LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    held = ctypes.create_string_buffer(24)
-    checked(LIBC.capget(header, held), "read the capabilities")
-    words = list(struct.unpack("=6I", held.raw))
+    checked(LIBC.capget(header, _held), "read the capabilities")
+    words = list(struct.unpack("=6I", _held.raw))
     lost = sum(1 << number for number in dropped)
     # Three words with the lower capabilities, then three with the others.
     words = [

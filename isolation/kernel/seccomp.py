@@ -7,6 +7,7 @@ strictest answer counts.
 import ctypes
 import os
 import struct
+from functools import cache
 
 NATIVE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """How a filter names a machine's own architecture."""
@@ -28,13 +29,22 @@ _LOAD, _RETURN = 0x20, 0x06
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
+@cache
+def prepare(code: bytes) -> "ctypes.Array[ctypes.c_char]":
+    """Return a filter's instructions as the kernel takes them.
+
+    To make a type for each length takes longer than the call, so the fork server does it before it forks.
+    """
+    return ctypes.create_string_buffer(code, len(code))
+
+
 def set_filter(code: bytes, flags: int = 0) -> int:
     """Filter this process, on a machine in `NATIVE`; raises OSError if that fails.
 
     Returns the listener, if the flags ask for one.
     """
     number = _SECCOMP[os.uname().machine]
-    instructions = ctypes.create_string_buffer(code, len(code))
+    instructions = prepare(code)
     # The instructions' number, padding, and where they are.
     filter_ = struct.pack("@HP", len(code) // 8, ctypes.addressof(instructions))
     result: int = LIBC.syscall(number, _SET_FILTER, ctypes.c_uint(flags | _SPECULATION_ALLOWED), filter_)

@@ -26,6 +26,7 @@ from isolation.kernel.seccomp import (
     answer,
     jump,
     load,
+    prepare,
     set_filter,
 )
 
@@ -82,3 +83,4 @@ def limits_filter(machine: str) -> bytes:
 
 _LIMITS = limits_filter(os.uname().machine)
 """Made once, in the process that all keepers are forked from."""
+prepare(_LIMITS)

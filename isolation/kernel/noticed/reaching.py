@@ -29,6 +29,7 @@ from isolation.kernel.seccomp import (
     answer,
     jump,
     load,
+    prepare,
     set_filter,
 )
 
@@ -119,6 +120,7 @@ _MACHINE = os.uname().machine
 _CALLS = calls(_MACHINE)
 _PROGRAM = program(_MACHINE) if _MACHINE in NATIVE else b""
 """Both made once, in the process that all keepers are forked from."""
+prepare(_PROGRAM)
 
 
 class Reaching(Listener):
