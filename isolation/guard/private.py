@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from msgspec import Struct
 
 _MOST_READ = 1 << 20
+_ASKS_OF_LINKS = os.access in os.supports_follow_symlinks
 _MOVED = {".config": "XDG_CONFIG_HOME", ".local/share": "XDG_DATA_HOME", ".cache": "XDG_CACHE_HOME"}
 
 
@@ -216,8 +217,8 @@ class Look:
             if value := self._environ.get(name):
                 named += [part for part in value.split(os.pathsep) if part.startswith("/")]
         for path in named:
-            for found in self._matching(path) if "*" in path else (path,):
-                try:  # most do not exist, and this is the cheapest question
+            for found in self._matching(path) if "*" in path else _existing(path):
+                try:
                     mode = os.lstat(found).st_mode
                     real = self._real_path(found, mode)
                     if stat.S_ISLNK(mode):
@@ -319,6 +320,12 @@ def _home() -> str:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return ""
+
+
+def _existing(path: str) -> tuple[str, ...]:
+    """Return the path if something is there; most are not there, and this is the cheapest question."""
+    there = os.access(path, os.F_OK, follow_symlinks=False) if _ASKS_OF_LINKS else os.path.lexists(path)
+    return (path,) if there else ()
 
 
 def _holds(path: str, mode: int, pattern: str) -> bool:
