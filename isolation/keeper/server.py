@@ -76,6 +76,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    # For the keepers, too: they inherit it.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     os.chdir("/")
     if level == SUBREAPER:
         adopt_orphans()
@@ -92,12 +94,11 @@ def main() -> None:
 
 
 def _open_child_signal() -> int:
-    """Return a descriptor that becomes readable when a child ends."""
+    """Return a descriptor that becomes readable when a child ends; `main` has set the handler for that."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     return readable
 
 
