@@ -1,33 +1,53 @@
 """What a story owns in the shared tree, as a git tree: built in a private index.
 
 The user's index is neither read nor written, so what is staged there, hidden there or half-merged
-there stays as it is, and nothing of it gets into a story's commit.
+there stays as it is, and nothing of it gets into a story's commit. A few small files that git takes as they
+are need no git process; whatever is unusual is left to git.
 """
 
 import os
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.claims.globs import Claim
-from isolation.claims.owners import roots
+from isolation.claims.owners import ancestors, roots
 from isolation.errors import WorkspaceError
-from isolation.git.commits import named
+from isolation.git.commits import commit_tree, named, signature_of
+from isolation.git.direct.index_file import has_short_names, is_plain
+from isolation.git.plain.commit import MOST, add_commit, look_at
+from isolation.git.plain.objects import NewObjects, object_id
+from isolation.git.plain.trees import IndexTrees, LeftToGitError
 from isolation.git.repository import Repository
 from isolation.paths import own_git_dir
 
-_GITLINK = "160000"
+_GITLINK = b"160000"
+_GIT = ".git"
+_SHA1 = 40
 _MOST_LOOKED = 1000
 """How many entries are looked at before it costs less to ask git."""
 
 
 class ClaimTree(Struct, frozen=True, kw_only=True):
-    """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ."""
+    """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ.
+
+    `tip` is a commit of it on top of that, if one was asked for; else, and if nothing differs, that commit.
+    """
 
     tree: str
     changed: tuple[str, ...]
+    tip: str
+
+
+class NewCommit(Struct, frozen=True, kw_only=True):
+    """The message and the date of a commit to be made."""
+
+    message: str
+    date: float
 
 
 def fresh_index(index: Path) -> dict[str, str]:
@@ -39,21 +59,55 @@ def fresh_index(index: Path) -> dict[str, str]:
     return {"GIT_INDEX_FILE": str(index)}
 
 
-def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, claim: Claim) -> ClaimTree:
+def claim_tree(
+    repository: Repository,
+    cwd: Path,
+    *,
+    index: Path,
+    tip: str,
+    claim: Claim,
+    commit: NewCommit | None = None,
+) -> ClaimTree:
     """Build the tree of `tip` with everything that the claim owns taken from the working tree.
 
-    Ignored files stay out, unless they are tracked. `index` is a file for this call alone.
+    Ignored files stay out, unless they are tracked. With `commit`, one is made of it; no branch moves.
+    `index` is a file for this call alone.
     """
-    env = fresh_index(index)
-    committed = _committed(repository, cwd, env, tip)
+    committed = _committed(repository, cwd, index, tip)
     found = _found(cwd, claim, committed)
-    if found.present or found.gone or found.others:
-        with repository.visiting(cwd, index):
-            built = _built(repository, cwd, env, found, claim=claim, committed=committed, tip=tip)
-    else:  # the usual case at the start of a story that makes new files
-        built = ClaimTree(tree=committed.tree, changed=())
+    if not (found.present or found.gone or found.others or found.others is None):
+        return committed.unchanged  # the usual case at the start of a story that makes new files
+    with suppress(LeftToGitError, OSError, ValueError):
+        return _built_plainly(repository, cwd, found, committed=committed, commit=commit)
+    with repository.visiting(cwd, index):
+        built = _built(repository, cwd, fresh_index(index), found, claim=claim, committed=committed)
     index.unlink(missing_ok=True)
-    return built
+    if not commit or not built.changed:
+        return built
+    made = commit_tree(repository, built.tree, (tip,), commit.message, commit.date)
+    return replace(built, tip=made)
+
+
+def _built_plainly(
+    repository: Repository, cwd: Path, found: "_Found", *, committed: "_Committed", commit: NewCommit | None
+) -> ClaimTree:
+    """Build a tree without git; raises an error of which nothing is left if git has to do it."""
+    trees, others, tip = committed.trees, found.others, committed.unchanged.tip
+    if trees is None or others is None:
+        raise LeftToGitError("an unusual commit or tree")
+    names = [os.fsencode(path) for path in (*found.gone, *found.present, *others)]
+    if len(names) > MOST:
+        raise LeftToGitError("many files")
+    with NewObjects(repository.common_dir / "objects") as new:
+        changed = look_at(repository, cwd, trees, names, new).changed
+        if not changed:
+            return committed.unchanged
+        tree = trees.changed(changed, new.add)
+        if commit is not None:
+            signature = signature_of(repository, commit.date)
+            tip = add_commit(tree, (tip,), signature, commit.message, new)
+        new.appear()
+    return ClaimTree(tree=tree.hex(), changed=tuple(map(os.fsdecode, sorted(changed))), tip=tip)
 
 
 def _built(
@@ -64,11 +118,10 @@ def _built(
     *,
     claim: Claim,
     committed: "_Committed",
-    tip: str,
 ) -> ClaimTree:
     committed.write(Path(env["GIT_INDEX_FILE"]))
-    present, gone = found.present, found.gone
-    if found.others:
+    present, gone, before = found.present, found.gone, committed.unchanged
+    if found.others is None or found.others:
         present = [*present, *_untracked(repository, cwd, env, claim)]
     # Removals first, so that a folder can take the place of a file.
     if gone:
@@ -76,26 +129,28 @@ def _built(
     if present:
         _update(repository, cwd, env, ("--add", "--remove", "--replace"), present)
     if any(map(committed.has, present)):
-        comparing = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", tip, "--")
+        comparing = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", before.tip, "--")
         changed = repository.run(*comparing, cwd=cwd, env=env).fields()
     else:  # all of it is new or gone, so all of it differs
         changed = tuple(sorted((*present, *gone), key=os.fsencode))
-    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else committed.tree
+    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else before.tree
     # What was new may have vanished before git read it.
-    return ClaimTree(tree=tree, changed=changed if tree != committed.tree else ())
+    return before if tree == before.tree else ClaimTree(tree=tree, changed=changed, tip=before.tip)
 
 
 class _Committed(Struct, frozen=True, kw_only=True):
     """The files of a commit: their paths in the order of bytes, with their modes, and as an index file.
 
     It is kept in memory: a program that git starts for a story can write to the folder of private indexes.
+    `unchanged` is its tree. `trees` are those of its folders; None if only git can tell.
     """
 
     key: tuple[object, ...]
-    tree: str
+    unchanged: ClaimTree
     paths: list[bytes]
-    modes: list[str]
+    modes: list[bytes]
     content: bytes
+    trees: IndexTrees | None
 
     def write(self, index: Path) -> None:
         """Write it as a private index file that git has not seen yet."""
@@ -107,7 +162,7 @@ class _Committed(Struct, frozen=True, kw_only=True):
         here = bisect_left(self.paths, name)
         return self.paths[here : here + 1] == [name]
 
-    def below(self, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def below(self, folders: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield path and mode of the files at or below these folders, of all files without any."""
         spans = [self._span(os.fsencode(each)) for each in folders] or [range(len(self.paths))]
         for number in sorted({number for span in spans for number in span}):
@@ -124,23 +179,46 @@ _kept: list[_Committed] = []
 _MOST_KEPT = 2
 
 
-def _committed(repository: Repository, cwd: Path, env: dict[str, str], tip: str) -> _Committed:
+def _committed(repository: Repository, cwd: Path, index: Path, tip: str) -> _Committed:
     """Return the files of a commit; those of the last commits, on which most stories begin, are kept."""
     key = (cwd, tip, *_sparse_settings(repository, cwd))
-    for known in tuple(_kept):
-        if known.key == key:
-            return known
-    repository.run("read-tree", tip, cwd=cwd, env=env)
-    paths, modes = [], []
-    for entry in repository.run("ls-files", "-z", "--stage", cwd=cwd, env=env).fields():
-        words, _, path = entry.partition("\t")
-        paths.append(os.fsencode(path))
-        modes.append(words.partition(" ")[0])
-    content = Path(env["GIT_INDEX_FILE"]).read_bytes()
-    (tree,) = repository.trees((tip,))
-    found = _Committed(key=key, tree=tree, paths=paths, modes=modes, content=content)
-    _kept[:] = [found, *_kept][:_MOST_KEPT]
+    known = next((each for each in tuple(_kept) if each.key == key), None)
+    found = known or _load_committed(repository, cwd, index, key, tip)
+    # The one that was asked for last goes last.
+    _kept[:] = [found, *(each for each in tuple(_kept) if each is not found)][:_MOST_KEPT]
     return found
+
+
+def _load_committed(
+    repository: Repository, cwd: Path, index: Path, key: tuple[object, ...], tip: str
+) -> _Committed:
+    env = fresh_index(index)
+    repository.run("read-tree", tip, cwd=cwd, env=env)
+    content = index.read_bytes()
+    index.unlink()
+    trees = _trees(content, tip)
+    if trees:
+        tree, paths = trees.changed({}, object_id).hex(), trees.paths
+        modes = [blob.mode for blob in trees.blobs]
+    else:
+        paths, modes = [], []
+        for entry in repository.run("ls-files", "-z", "--stage", cwd=cwd, env=env).fields():
+            words, _, path = entry.partition("\t")
+            paths.append(os.fsencode(path))
+            modes.append(words.partition(" ")[0].encode())
+        (tree,) = repository.trees((tip,))
+    unchanged = ClaimTree(tree=tree, changed=(), tip=tip)
+    return _Committed(key=key, unchanged=unchanged, paths=paths, modes=modes, content=content, trees=trees)
+
+
+def _trees(index: bytes, tip: str) -> IndexTrees | None:
+    """Return the trees of a commit from an index of it; None for an index that only git should read."""
+    if len(tip) != _SHA1 or not is_plain(index, submodules=True) or has_short_names(index):
+        return None
+    try:
+        return IndexTrees(index)
+    except ValueError:
+        return None
 
 
 def _sparse_settings(repository: Repository, cwd: Path) -> Iterator[object]:
@@ -168,11 +246,14 @@ def differing(
 
 
 class _Found(Struct, frozen=True, kw_only=True):
-    """Of a claim, the tracked paths that exist and that do not, and whether there may be `others`."""
+    """Of a claim, the tracked paths that exist and that do not, and the `others`; None if only git can tell.
+
+    These are not tracked, and may be ignored.
+    """
 
     present: list[str]
     gone: list[str]
-    others: bool
+    others: list[str] | None
 
 
 def _found(cwd: Path, claim: Claim, committed: _Committed) -> _Found:
@@ -187,10 +268,13 @@ def _found(cwd: Path, claim: Claim, committed: _Committed) -> _Found:
             continue
         if mode == _GITLINK:
             # A submodule that is not checked out has an empty folder; its recorded commit stays.
-            present += [path] if (cwd / path / ".git").exists() else []
+            present += [path] if (cwd / path / _GIT).exists() else []
         else:
             (present if _is_entry(cwd, path) else gone).append(path)
-    return _Found(present=present, gone=gone, others=_has_others(cwd, specs, tracked))
+    others = _others(cwd, specs, tracked)
+    if others is not None:
+        others = [path for path in others if claim.owns(path)]
+    return _Found(present=present, gone=gone, others=others)
 
 
 def _untracked(repository: Repository, cwd: Path, env: dict[str, str], claim: Claim) -> list[str]:
@@ -206,24 +290,29 @@ def _untracked(repository: Repository, cwd: Path, env: dict[str, str], claim: Cl
     return [path for path in others if claim.owns(path)]
 
 
-def _has_others(cwd: Path, folders: Sequence[str], tracked: Collection[str]) -> bool:
-    """Return, without a process, whether there may be entries that are not tracked; False is certain."""
-    if not folders:
-        return True
+def _others(cwd: Path, folders: Sequence[str], tracked: Collection[str]) -> list[str] | None:
+    """Return, without a process, the entries that are not tracked; None if only git can tell.
+
+    Those of a repository inside the tree are its own.
+    """
+    above = {folder for each in folders for folder in ancestors(each)}
+    if not folders or any(os.path.lexists(cwd / folder / _GIT) for folder in above):
+        return None
+    found: list[str] = []
     pending, looked = list(folders), 0
     while pending:
         path = pending.pop()
         place, looked = cwd / path, looked + 1
-        if looked > _MOST_LOOKED:
-            return True
+        if looked > _MOST_LOOKED or place.name == _GIT:
+            return None
         if place.is_dir() and not place.is_symlink():
             try:
                 pending += [f"{path}/{entry.name}" for entry in place.iterdir()]
             except OSError:
-                return True
+                return None
         elif path not in tracked and os.path.lexists(place):
-            return True
-    return False
+            found.append(path)
+    return found
 
 
 def _is_entry(cwd: Path, path: str) -> bool:

@@ -194,8 +194,8 @@ class Repository(Struct, frozen=True, kw_only=True, dict=True):
         known = visit.means if (visit := visit_at(where, index)) else None
         confinement = known.confinement if known else confinement_of(self.paths, where, index, writes=writes)
         # Hooks in the files of a checkout may be a story's.
-        inside = confinement is None and args[0] == "update-ref" and self._hooks_path[:1] not in {"", "/"}
-        whole = (*_NO_HOOKS, *args) if inside else args
+        moves = confinement is None and args[0] in {"branch", "update-ref"}
+        whole = (*_NO_HOOKS, *args) if moves and self._hooks_path[:1] not in {"", "/"} else args
         common = self.common_dir
         output = _run(whole, where, surroundings, confinement, stdin, common=common, idle=idle, known=known)
         note_command(common, args, stdin)

@@ -21,11 +21,11 @@ from isolation.git.branches import (
     start_of,
 )
 from isolation.git.commit_flaws import conflict_markers, may_have_markers
-from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
+from isolation.git.commits import Checkpoint, merge_parents, named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.private_index import ClaimTree, claim_tree, differing, fresh_index
+from isolation.git.private_index import ClaimTree, NewCommit, claim_tree, differing, fresh_index
 from isolation.git.registrations import load_registrations
-from isolation.git.repository import Repository
+from isolation.git.repository import Repository, failure
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import claim_index_path, own_git_dir, require_component
 from isolation.shared_tree.skipped import skipped_paths
@@ -71,7 +71,9 @@ def _open_claim(
         require_free_branch(request, load_registrations(repository))
         if before is None:
             require_creatable(repository, request.branch)
-            repository.run("update-ref", f"refs/heads/{request.branch}", base, _no_commit(base))
+            made = repository.make_branch(request.branch, base)
+            if made.returncode != 0:
+                raise failure(("branch", request.branch), made)
         tip = fast_forward(repository, request.branch, before, base) if before else base
     if resumed:
         _record_found(repository, request, claim, tip)
@@ -104,14 +106,14 @@ def commit_claim(
             hint=f"`git branch {workspace.branch} {since[:12]}` restores it; then resume the run",
         )
     before, index = tip, claim_index_path(repository.common_dir, workspace.branch)
-    built = claim_tree(repository, workspace.path, index=index, tip=tip, claim=claim)
+    commit = NewCommit(message=message, date=date)
+    built = claim_tree(repository, workspace.path, index=index, tip=tip, claim=claim, commit=commit)
     if built.changed:
-        commit = commit_tree(repository, built.tree, (tip,), message, date)
         with metadata_lock(repository.common_dir):
             # Naming the old tip makes it a compare-and-swap: a branch that moved meanwhile is an error.
             ref, why = f"refs/heads/{workspace.branch}", "autopilot-multi: checkpoint"
-            repository.move_ref(ref, commit, tip, why)
-        tip = commit
+            repository.move_ref(ref, built.tip, tip, why)
+        tip = built.tip
     # The branch was at its base and was moved from there by compare-and-swap: this is its only commit.
     first = bool(built.changed) and before == workspace.base
     commits = 1 if first else repository.count_commits(workspace.base, tip)
@@ -187,16 +189,17 @@ def _record_found(repository: Repository, request: WorkspaceRequest, claim: Clai
 def _record(
     repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str, *, ref: str, what: str
 ) -> None:
-    built = _built(repository, request, claim, tip)
+    message = f"What story {request.story_id} {what}\n\nAutopilot-Run: {request.run_id}\n"
+    built = _built(repository, request, claim, tip, NewCommit(message=message, date=time.time()))
     if built.changed:
-        message = f"What story {request.story_id} {what}\n\nAutopilot-Run: {request.run_id}\n"
-        commit = commit_tree(repository, built.tree, (tip,), message, time.time())
-        repository.run("update-ref", ref, commit)
+        repository.run("update-ref", ref, built.tip)
 
 
-def _built(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> ClaimTree:
+def _built(
+    repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str, commit: NewCommit | None = None
+) -> ClaimTree:
     index = claim_index_path(repository.common_dir, request.branch)
-    return claim_tree(repository, request.path, index=index, tip=tip, claim=claim)
+    return claim_tree(repository, request.path, index=index, tip=tip, claim=claim, commit=commit)
 
 
 def _require_clean(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> None:
@@ -249,8 +252,3 @@ def _require_checked_out(repository: Repository, cwd: Path, claim: Claim) -> Non
             f"its claim holds files that are not checked out: {named(missing)}",
             hint="`git sparse-checkout add` checks them out",
         )
-
-
-def _no_commit(commit: str) -> str:
-    """Return the id that means "no commit", as long as this repository's ids."""
-    return "0" * len(commit)

@@ -162,6 +162,11 @@ def is_plain(data: bytes, hash_size: int = 20, *, submodules: bool = False) -> b
     return _SPLIT not in _extensions(data, end_of_entries, len(data) - hash_size)
 
 
+def has_short_names(data: bytes) -> bool:
+    """Return whether each name in an index is only what differs from the one before."""
+    return _version(data) == _COMPRESSED_NAMES
+
+
 def extensions_of(data: bytes, hash_size: int = 20) -> dict[bytes, bytes]:
     """Return what follows the entries of an index, by name; raises ValueError if it has no plain entries."""
     try:

@@ -12,7 +12,7 @@ Invariants:
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,19 +21,21 @@ from msgspec import Struct
 from isolation.files.plain import open_plain
 from isolation.git.checkout import CheckoutStatus
 from isolation.git.direct.index_file import load_index
-from isolation.git.plain.content import may_be_ignored, read_file, settings_of
+from isolation.git.plain.content import ATTRIBUTES, may_be_ignored, read_file, settings_of
 from isolation.git.plain.index import with_files
 from isolation.git.plain.objects import NewObjects, object_id
 from isolation.git.plain.trees import Blob, IndexTrees, LeftToGitError
 from isolation.git.repository import Repository
 from isolation.paths import own_git_dir
+from isolation.patterns import pattern
 
 MOST = 50
 """How many files are looked at here."""
 
 _SHA1 = 40
-_ATTRIBUTES = b".gitattributes"
 _WHY = "autopilot-multi: checkpoint"
+_UNUSUAL = pattern("[\0\ufdd0-\ufdef\ufffe\uffff]")
+"""What git does not take for text."""
 
 
 class Signature(Struct, frozen=True, kw_only=True):
@@ -77,7 +79,8 @@ def commit_plainly(
     try:
         with NewObjects(repository.common_dir / "objects") as new:
             trees = IndexTrees(status.compared)
-            files = look_at(repository, cwd, trees, map(os.fsencode, status.dirty), new)
+            names = _files(cwd, map(os.fsencode, status.dirty), trees)
+            files = look_at(repository, cwd, trees, names, new)
             with _index_locked(git_dir, status.compared) as write:
                 tip = before
                 if files.changed:
@@ -93,30 +96,29 @@ def commit_plainly(
 
 
 def look_at(
-    repository: Repository, tree: Path, trees: IndexTrees, names: Iterator[bytes], new: NewObjects
+    repository: Repository, tree: Path, trees: IndexTrees, names: Iterable[bytes], new: NewObjects
 ) -> Files:
-    """Compare files of a tree with a commit, and add those that differ; what is in a new folder counts, too.
+    """Compare files of a tree, by their names, with a commit, and add those that differ.
 
-    Raises LeftToGitError where git has to look. Blocks.
+    Raises LeftToGitError where git has to look. Blocks. No session that owns these files may be alive.
     """
     settings = settings_of(repository)
     if not settings.usual:
         raise LeftToGitError("unusual settings")
     found = Files(changed={}, seen={})
-    for name in _files(tree, names):
-        if name.rpartition(b"/")[2] == _ATTRIBUTES:
-            raise LeftToGitError("git also reads those in the index")
+    for name in names:
         before = trees.get(name)
         if before is None and may_be_ignored(settings, tree, name):
             raise LeftToGitError("it may be ignored")
-        file = read_file(settings, tree, name, before)
-        if file is None:
-            found.changed[name] = found.seen[name] = None
+        file = read_file(settings, tree, name, trees)
+        blob = Blob(file.mode, object_id(b"blob", file.content)) if file else None
+        found.seen[name] = (blob, file.found) if blob and file else None
+        if blob == before:
             continue
-        blob = Blob(file.mode, object_id(b"blob", file.content))
-        found.seen[name] = (blob, file.found)
-        if blob != before:
-            found.changed[name] = blob
+        if name.rpartition(b"/")[2] == ATTRIBUTES:
+            raise LeftToGitError("git may convert other files in another way")
+        found.changed[name] = blob
+        if file:
             new.add(b"blob", file.content)
     return found
 
@@ -125,12 +127,7 @@ def add_commit(
     tree: bytes, parents: Sequence[str], signature: Signature, message: str, new: NewObjects
 ) -> str:
     """Add a commit of a tree; raises LeftToGitError for a message that git would write in another way."""
-    text = message.encode(errors="surrogateescape")
-    try:
-        text.decode()
-    except ValueError as error:
-        raise LeftToGitError("a message in another encoding") from error
-    if b"\0" in text or not text.endswith(b"\n"):
+    if _UNUSUAL.search(message) or not message.endswith("\n"):
         raise LeftToGitError("an unusual message")
     when = f"{signature.date} +0000"
     lines = (
@@ -139,11 +136,14 @@ def add_commit(
         f"author {signature.author} {when}",
         f"committer {signature.committer} {when}",
     )
-    head = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
-    return new.add(b"commit", head + b"\n" + text).hex()
+    try:
+        content = "\n".join((*lines, "", message)).encode()
+    except ValueError as error:
+        raise LeftToGitError("a name or message in another encoding") from error
+    return new.add(b"commit", content).hex()
 
 
-def _files(tree: Path, names: Iterator[bytes]) -> Iterator[bytes]:
+def _files(tree: Path, names: Iterable[bytes], trees: IndexTrees) -> Iterator[bytes]:
     """Yield the names of files, also those in folders that are named; raises LeftToGitError for too many."""
     waiting, looked = list(names), 0
     while waiting:
@@ -152,6 +152,8 @@ def _files(tree: Path, names: Iterator[bytes]) -> Iterator[bytes]:
             raise LeftToGitError("many files")
         path = tree / os.fsdecode(name)
         if path.is_dir() and not path.is_symlink():
+            if trees.get(name) is not None:
+                raise LeftToGitError("a folder where a file was")
             waiting += [name + b"/" + os.fsencode(each) for each in os.listdir(path)]  # noqa: PTH208  only names
         else:
             yield name

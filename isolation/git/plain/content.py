@@ -15,12 +15,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.files.plain import open_plain, read_plain
-from isolation.git.plain.trees import Blob, LeftToGitError
+from isolation.git.plain.trees import IndexTrees, LeftToGitError
 from isolation.git.repository import Repository
 
 LARGEST = 1 << 20
 """Up to how many bytes a file is read here."""
 
+ATTRIBUTES = b".gitattributes"
+
+_IGNORED = b".gitignore"
 _LARGEST_RULES = 1 << 20
 _NAME = re.compile(rb"(?!\.git|git~)[ -~]*[!-.0-~]", re.IGNORECASE)
 """Names that git takes on every system: without its own, and without what only some file systems can have."""
@@ -31,6 +34,7 @@ _FALSE = frozenset({"false", "no", "off", "0", ""})
 _NEEDED = ("core.filemode", "core.symlinks")
 """Settings that are true unless the file system cannot do something."""
 _UNWANTED = {
+    "attr.tree": frozenset({""}),
     "core.ignorecase": _FALSE,
     "core.precomposeunicode": _FALSE,
     "core.safecrlf": _FALSE | {"warn"},
@@ -39,6 +43,7 @@ _UNWANTED = {
     "core.splitindex": _FALSE,
 }
 """Settings by which git would do something else, with the values by which it would not."""
+_ATTRIBUTES_ELSEWHERE = "GIT_ATTR_SOURCE"
 _ELSEWHERE = ("include.", "includeif.", "extensions.")
 """The beginnings of settings whose meaning is not found in them alone."""
 
@@ -74,7 +79,7 @@ def _read(repository: Repository) -> Settings:
     before = {path: _identity(path) for path in places}
     fields = repository.run("config", "--list", "-z", "--show-origin", check=False).stdout.split("\0")
     values: dict[str, str] = {}
-    usual = True
+    usual = _ATTRIBUTES_ELSEWHERE not in os.environ
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         name, _, value = entry.partition("\n")
         key = name.lower()
@@ -119,12 +124,13 @@ class PlainFile(Struct, frozen=True, kw_only=True):
     found: os.stat_result
 
 
-def read_file(settings: Settings, tree: Path, name: bytes, before: Blob | None) -> PlainFile | None:
+def read_file(settings: Settings, tree: Path, name: bytes, trees: IndexTrees) -> PlainFile | None:
     """Read a file of a tree; None if it is gone. Raises LeftToGitError where git has to look. Blocks.
 
-    `before` is what the commit has there. No session may be alive in the tree.
+    `trees` are those of the commit before. No session that owns the file may be alive.
     """
     _require_usual_name(name)
+    before = trees.get(name)
     if before is not None and before.mode not in {b"100644", b"100755"}:
         raise LeftToGitError("not a file before")
     path = tree / os.fsdecode(name)
@@ -143,7 +149,7 @@ def read_file(settings: Settings, tree: Path, name: bytes, before: Blob | None) 
             same = _same(found, os.fstat(file.fileno())) and len(content) == found.st_size
     except OSError as error:
         raise LeftToGitError("it cannot be read") from error
-    if not same or b"\r" in content or _may_convert(settings, tree, name):
+    if not same or b"\r" in content or _may_convert(settings, tree, name, trees):
         raise LeftToGitError("git may convert it")
     return PlainFile(
         mode=b"100755" if found.st_mode & stat.S_IXUSR else b"100644", content=content, found=found
@@ -166,29 +172,29 @@ def _require_usual_name(name: bytes) -> None:
         raise LeftToGitError("an unusual name")
 
 
-def _may_convert(settings: Settings, tree: Path, name: bytes) -> bool:
+def _may_convert(settings: Settings, tree: Path, name: bytes, trees: IndexTrees) -> bool:
     """Whether attributes may say that git is to change something other than line ends."""
+    # Where the tree has no such file, git reads the one in the commit.
+    if any(trees.get(rules) and not _is_file(tree, rules) for rules in _above(name, ATTRIBUTES)):
+        return True
     return any(
-        word in text
-        for text in _rules(tree, name, ".gitattributes", settings.attributes)
-        for word in _CONVERTING
+        word in text for text in _rules(tree, name, ATTRIBUTES, settings.attributes) for word in _CONVERTING
     )
 
 
 def may_be_ignored(settings: Settings, tree: Path, name: bytes) -> bool:
     """Whether rules may say that git is to leave out a path; False is certain. Blocks."""
     parts = name.split(b"/")
-    for text in _rules(tree, name, ".gitignore", settings.ignored):
+    for text in _rules(tree, name, _IGNORED, settings.ignored):
         for last in _last_parts(text):
             if last is None or any(last.fullmatch(part) for part in parts):
                 return True
     return False
 
 
-def _rules(tree: Path, name: bytes, file: str, others: Iterable[Path]) -> Iterator[bytes]:
+def _rules(tree: Path, name: bytes, file: bytes, others: Iterable[Path]) -> Iterator[bytes]:
     """Yield the rules that hold for a path: those in the folders above it, and others."""
-    folders = [tree, *(tree / os.fsdecode(name[:at]) for at in range(len(name)) if name[at : at + 1] == b"/")]
-    for place in (*(folder / file for folder in folders), *others):
+    for place in (*(tree / os.fsdecode(rules) for rules in _above(name, file)), *others):
         try:
             text = read_plain(place, _LARGEST_RULES)
         except (FileNotFoundError, NotADirectoryError):
@@ -198,6 +204,17 @@ def _rules(tree: Path, name: bytes, file: str, others: Iterable[Path]) -> Iterat
         if len(text) == _LARGEST_RULES:
             raise LeftToGitError("too many rules")
         yield text
+
+
+def _above(name: bytes, file: bytes) -> list[bytes]:
+    """Return the paths of a file in each folder above a path."""
+    ends = (at for at in range(len(name)) if name[at : at + 1] == b"/")
+    return [file, *(name[: at + 1] + file for at in ends)]
+
+
+def _is_file(tree: Path, name: bytes) -> bool:
+    path = tree / os.fsdecode(name)
+    return path.is_file() and not path.is_symlink()
 
 
 @lru_cache(maxsize=64)

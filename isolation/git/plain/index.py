@@ -5,7 +5,7 @@ import os
 import struct
 from collections.abc import Mapping
 
-from isolation.git.direct.index_file import entries_of
+from isolation.git.direct.index_file import entries_of, has_short_names
 from isolation.git.plain.trees import Blob, LeftToGitError
 
 _HEADER = struct.Struct(">4sII")
@@ -14,7 +14,6 @@ _HASH = 20
 _LOW = 0xFFFFFFFF
 _LONGEST_NAME = 0xFFF
 _PADDING = 8
-_COMPRESSED_NAMES = 4
 
 
 def with_files(data: bytes, files: Mapping[bytes, tuple[Blob, os.stat_result] | None]) -> bytes:
@@ -22,8 +21,7 @@ def with_files(data: bytes, files: Mapping[bytes, tuple[Blob, os.stat_result] | 
 
     What git only notes there to be faster is left out. Raises LeftToGitError for an index with short names.
     """
-    signature, version, _ = _HEADER.unpack_from(data)
-    if version == _COMPRESSED_NAMES:
+    if has_short_names(data):
         raise LeftToGitError("names are compressed")
     entries: dict[bytes, bytes] = {}
     for position, name in entries_of(data, _HASH):
@@ -34,6 +32,7 @@ def with_files(data: bytes, files: Mapping[bytes, tuple[Blob, os.stat_result] | 
             entries.pop(name, None)
         else:
             entries[name] = _entry(name, *file)
+    signature, version, _ = _HEADER.unpack_from(data)
     content = _HEADER.pack(signature, version, len(entries)) + b"".join(
         map(entries.__getitem__, sorted(entries))
     )

@@ -40,12 +40,14 @@ class IndexTrees:
         """Read an index without conflicts; raises ValueError if it has another format."""
         self.paths: list[bytes] = []
         self.blobs: list[Blob] = []
+        modes: dict[bytes, bytes] = {}  # only a few differ
         for position, name in entries_of(data, _HASH):
             if data[position + _ID_AT + _HASH] & _STAGES:
                 raise LeftToGitError("a conflict")
-            mode = int.from_bytes(data[position + _MODE_AT : position + _MODE_AT + 4], "big")
+            number = data[position + _MODE_AT : position + _MODE_AT + 4]
+            mode = modes.get(number) or modes.setdefault(number, b"%o" % int.from_bytes(number, "big"))
             self.paths.append(name)
-            self.blobs.append(Blob(b"%o" % mode, data[position + _ID_AT : position + _ID_AT + _HASH]))
+            self.blobs.append(Blob(mode, data[position + _ID_AT : position + _ID_AT + _HASH]))
         self._known = _known_trees(data)
 
     def get(self, path: bytes) -> Blob | None:

@@ -8,6 +8,7 @@ import pytest
 from isolation.claims import globs
 from isolation.git import repository as git_door
 from isolation.git.contained import boundary
+from isolation.git.plain.content import settings_of
 from isolation.git.private_index import claim_tree, fresh_index
 from isolation.git.repository import Repository
 from isolation.paths import claim_index_path
@@ -98,13 +99,14 @@ def test_a_claim_in_the_shared_tree_is_read_in_one_visit(repository: Repository,
     tip, claim = repository.resolve("HEAD"), globs.compile(("mine", "more"))
     assert claim_tree(repository, repository.top, index=index, tip=tip, claim=claim).changed == ()
     for name in ("mine", "more", "other"):
-        (repository.top / name).write_text(f"{name}\n")
+        (repository.top / name).write_bytes(b"%b\r\n" % name.encode())  # so that it is left to git
+    settings_of(repository)
     looks.clear()
     built = claim_tree(repository, repository.top, index=index, tip=tip, claim=claim)
     assert looks == [repository.top]
     assert built.changed == ("mine", "more")
     assert not list((repository.common_dir / "autopilot" / "objects" / ".shared").glob("??/*"))
-    assert git(repository.top, "show", f"{built.tree}:more") == "more\n"
+    assert git(repository.top, "cat-file", "-s", f"{built.tree}:more").strip() == "6"
 
 
 def test_another_index_is_no_part_of_the_visit(repository: Repository, looks: list[Path]) -> None:

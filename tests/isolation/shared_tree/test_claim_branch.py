@@ -276,7 +276,7 @@ def test_a_branch_that_moved_is_never_overwritten(shared: Repository) -> None:
 def test_what_was_looked_at_once_is_not_looked_at_again(
     shared: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of a commit are listed once; a story that makes new files then takes five git processes."""
+    """The files of a commit are listed once; a story that makes new files then takes no git process."""
     asked: list[str] = []
     run = Repository.run
 
@@ -293,8 +293,28 @@ def test_what_was_looked_at_once_is_not_looked_at_again(
         made = committed(shared, workspace, story)
         assert (made.commits, made.files, made.among) == (1, 1, (f"packages/{story}/new",))
         assert git(shared.top, "diff", "--name-only", workspace.base, made.tip) == f"packages/{story}/new\n"
-    # The test itself resolves HEAD first; the commit has an option in front of its name.
-    assert asked == ["rev-parse", "update-ref", "ls-files", "update-index", "write-tree", "-c"]
+    assert asked == ["rev-parse"]  # the test itself resolves HEAD first
+
+
+def test_the_branch_of_a_story_is_logged_and_never_made_twice(shared: Repository) -> None:
+    """As git does it."""
+    workspace = entered(shared)
+    log = git(shared.top, "reflog", "show", "--format=%H %gs", workspace.branch)
+    assert log.split("\n")[0] == f"{workspace.head} branch: Created from {workspace.head}"
+    other = git(shared.top, "commit-tree", "-m", "other", "main^{tree}").strip()
+    assert shared.make_branch(workspace.branch, other).returncode != 0
+    assert shared.branch_tip(workspace.branch) == workspace.head
+
+
+def test_no_hook_in_the_files_of_the_checkout_runs_when_a_story_begins(shared: Repository) -> None:
+    """It may be another story's: git makes the branch, outside of any confinement."""
+    hook, ran = shared.top / "packages/b/reference-transaction", shared.top.parent / "ran"
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    git(shared.top, "config", "core.hooksPath", "packages/b")
+    entered(shared)
+    assert shared.branch_tip("autopilot/a")
+    assert not ran.exists()
 
 
 def test_a_claim_that_changes_in_any_way_is_committed_as_it_is(shared: Repository) -> None:

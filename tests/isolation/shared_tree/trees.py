@@ -74,7 +74,7 @@ def committed(
     workspace: Workspace,
     story: str = "a",
     *,
-    message: str = "work",
+    message: str = "work\n",
     own: Claim | None = None,
 ) -> Checkpoint:
     """Commit what a story owns."""
