@@ -28,6 +28,7 @@ from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository, failure
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import claim_index_path, own_git_dir, require_component
+from isolation.shared_tree.changes import note_changes
 from isolation.shared_tree.skipped import skipped_paths
 
 LEFTOVERS = "refs/autopilot/left/"
@@ -116,6 +117,8 @@ def commit_claim(
         tip = built.tip
     # The branch was at its base and was moved from there by compare-and-swap: this is its only commit.
     first = bool(built.changed) and before == workspace.base
+    if first:
+        note_changes(repository, before, tip, built.changed)
     commits = 1 if first else repository.count_commits(workspace.base, tip)
     # The commits here are ours and never empty, so one alone has changed something.
     unchanged = commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1

@@ -17,6 +17,7 @@ from isolation.git.landing.restart import as_one_merge, move_to
 from isolation.git.squash import messages, squash
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import folds_case
+from isolation.shared_tree.changes import changed_between
 from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, after_checkouts, open_workspace
 from isolation.worktree.aside import remember_brought
@@ -328,7 +329,7 @@ class StoryWorkspace:
             and story.repo == self._context.story.repo
             and story.sessions
             and (tip := story.workspace.commit) is not None
-            and any(map(claim.owns, repository.changed_paths(story.workspace.base or self._base, tip)))
+            and any(map(claim.owns, changed_between(repository, story.workspace.base or self._base, tip)))
         )
 
     def _dependencies(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from isolation.claims import globs as claims
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.repository import GitOutput, Repository
+from isolation.shared_tree.changes import changed_between
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from tests.conftest import git
 from tests.isolation.shared_tree.trees import PACKAGES, claim, committed, entered, in_the_middle, request
@@ -294,6 +295,30 @@ def test_what_was_looked_at_once_is_not_looked_at_again(
         assert (made.commits, made.files, made.among) == (1, 1, (f"packages/{story}/new",))
         assert git(shared.top, "diff", "--name-only", workspace.base, made.tip) == f"packages/{story}/new\n"
     assert asked == ["rev-parse"]  # the test itself resolves HEAD first
+
+
+def test_what_a_commit_has_changed_is_known_with_it(
+    shared: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stories that come later ask about each one before; git is asked only about what is not known."""
+    workspace = entered(shared)
+    (shared.top / "packages/a/x").write_text("changed\n")
+    (shared.top / "packages/a/new").write_text("new\n")
+    first = committed(shared, workspace).tip
+    (shared.top / "packages/a/new").unlink()
+    second = committed(shared, workspace).tip
+    asked: list[str] = []
+    real = Repository.changed_paths
+
+    def changed_paths(self: Repository, base: str, tip: str) -> tuple[str, ...]:
+        asked.append(tip)
+        return real(self, base, tip)
+
+    monkeypatch.setattr(Repository, "changed_paths", changed_paths)
+    for _ in range(2):
+        for tip in (first, second):
+            assert changed_between(shared, workspace.base, tip) == real(shared, workspace.base, tip)
+    assert asked == [second]
 
 
 def test_the_branch_of_a_story_is_logged_and_never_made_twice(shared: Repository) -> None:
