@@ -80,11 +80,16 @@ def may_have_markers(cwd: Path, paths: Sequence[str]) -> bool:
     return len(paths) > _FEW or any(_may_have(cwd / path) for path in paths)
 
 
+def is_suspect(content: bytes) -> bool:
+    """Return whether the content of a file may hold conflict markers; False is certain."""
+    return b"<<<" in content
+
+
 def _may_have(file: Path) -> bool:
     try:
         if file.is_symlink() or not file.is_file():
             return False
-        return file.stat().st_size > _SMALL or b"<<<" in file.read_bytes()
+        return file.stat().st_size > _SMALL or is_suspect(file.read_bytes())
     except OSError:
         return True
 

@@ -36,11 +36,13 @@ class ClaimTree(Struct, frozen=True, kw_only=True):
     """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ.
 
     `tip` is a commit of it on top of that, if one was asked for; else, and if nothing differs, that commit.
+    Unless it is `suspect`, none of these files holds conflict markers.
     """
 
     tree: str
     changed: tuple[str, ...]
     tip: str
+    suspect: bool = True
 
 
 class NewCommit(Struct, frozen=True, kw_only=True):
@@ -99,7 +101,8 @@ def _built_plainly(
     if len(names) > MOST:
         raise LeftToGitError("many files")
     with NewObjects(repository.common_dir / "objects") as new:
-        changed = look_at(repository, cwd, trees, names, new).changed
+        files = look_at(repository, cwd, trees, names, new)
+        changed = files.changed
         if not changed:
             return committed.unchanged
         tree = trees.changed(changed, new.add)
@@ -107,7 +110,8 @@ def _built_plainly(
             signature = signature_of(repository, commit.date)
             tip = add_commit(tree, (tip,), signature, commit.message, new)
         new.appear()
-    return ClaimTree(tree=tree.hex(), changed=tuple(map(os.fsdecode, sorted(changed))), tip=tip)
+    paths = tuple(map(os.fsdecode, sorted(changed)))
+    return ClaimTree(tree=tree.hex(), changed=paths, tip=tip, suspect=bool(files.suspect))
 
 
 def _built(
@@ -207,7 +211,7 @@ def _load_committed(
             paths.append(os.fsencode(path))
             modes.append(words.partition(" ")[0].encode())
         (tree,) = repository.trees((tip,))
-    unchanged = ClaimTree(tree=tree, changed=(), tip=tip)
+    unchanged = ClaimTree(tree=tree, changed=(), tip=tip, suspect=False)
     return _Committed(key=key, unchanged=unchanged, paths=paths, modes=modes, content=content, trees=trees)
 
 

@@ -9,6 +9,7 @@ the story itself left when it failed is recorded under a ref and picked up again
 """
 
 import time
+from functools import partial
 from pathlib import Path
 
 from isolation.claims.globs import Claim
@@ -71,9 +72,9 @@ def _open_claim(
     with metadata_lock(repository.common_dir):
         require_free_branch(request, load_registrations(repository))
         if before is None:
-            require_creatable(repository, request.branch)
             made = repository.make_branch(request.branch, base)
             if made.returncode != 0:
+                require_creatable(repository, request.branch)
                 raise failure(("branch", request.branch), made)
         tip = fast_forward(repository, request.branch, before, base) if before else base
     if resumed:
@@ -123,7 +124,8 @@ def commit_claim(
     # The commits here are ours and never empty, so one alone has changed something.
     unchanged = commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1
     made = commits == 1 and bool(built.changed)
-    suspect = not unchanged and (not made or may_have_markers(workspace.path, built.changed))
+    may_have = partial(may_have_markers, workspace.path, built.changed)
+    suspect = not unchanged and (not made or (built.suspect and may_have()))
     return Checkpoint(
         tip=tip,
         commits=commits,

@@ -7,6 +7,7 @@ taken that all stories wait for.
 
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,14 +23,21 @@ configuration for each worktree, relative paths, access for a group."""
 _TRIES = 10
 
 
-def is_simple(common: Path) -> bool:
-    """Return whether entries can be written here without git."""
+def is_simple(common: Path, also: Callable[[bytes], bool] | None = None) -> bool:
+    """Return whether entries can be written here without git; what else is asked of the configuration holds.
+
+    That has its letters in lower case.
+    """
     try:
         config = read_plain(common / "config", _LARGEST_CONFIG).lower()
     except OSError:
         return False
     reftable, listed = common / "reftable", common / "worktrees"
-    return not (any(word in config for word in _LEFT_TO_GIT) or reftable.exists() or listed.is_symlink())
+    return (
+        not any(word in config for word in _LEFT_TO_GIT)
+        and not (reftable.exists() or listed.is_symlink())
+        and (also is None or also(config))
+    )
 
 
 def draft_entry(common: Path, path: Path, branch: str, reason: str, *, mark: str = "") -> Path:

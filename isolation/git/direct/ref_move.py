@@ -24,7 +24,6 @@ from isolation.patterns import pattern
 _HOOK = "reference-transaction"
 _TAIL = 1 << 12
 _BRANCHES = "refs/heads/"
-_LARGEST_CONFIG = 1 << 20
 _USUAL = pattern(rb"(?:bare\s*=\s*false|logallrefupdates\s*=\s*(?:true|always))")
 _LOGGED_BY = (b"bare", b"logallrefupdates")
 _PLAIN_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:[./][A-Za-z0-9_-]+)*")
@@ -65,7 +64,9 @@ def make_branch(common: Path, branch: str, commit: str, who: str) -> bool:
     ref = f"{_BRANCHES}{branch}"
     place, log = common / ref, common / "logs" / ref
     usual = _PLAIN_NAME.fullmatch(branch) and ".lock" not in branch and branch != "HEAD"
-    if not usual or not who or not _keeps_logs(common) or os.path.lexists(common / "hooks" / _HOOK):
+    if not usual or not who or not is_simple(common, also=_keeps_logs):
+        return False
+    if os.path.lexists(common / "hooks" / _HOOK):
         return False
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -112,15 +113,11 @@ def _is_free(common: Path, branch: str) -> bool:
     )
 
 
-def _keeps_logs(common: Path) -> bool:
+def _keeps_logs(config: bytes) -> bool:
     """Whether git certainly has a log for each branch: as it does by default, except in a bare repository."""
-    try:
-        config = read_plain(common / "config", _LARGEST_CONFIG).lower()
-    except OSError:
-        return False
     lines = (line.strip() for line in config.splitlines())
     telling = (line for line in lines if line.startswith(_LOGGED_BY))
-    return is_simple(common) and all(_USUAL.fullmatch(line) for line in telling)
+    return all(_USUAL.fullmatch(line) for line in telling)
 
 
 def _is_checked_out(common: Path, top: Path, ref: str) -> bool:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from isolation.files.plain import open_plain
 from isolation.git.checkout import CheckoutStatus
+from isolation.git.commit_flaws import is_suspect
 from isolation.git.direct.index_file import load_index
 from isolation.git.plain.content import ATTRIBUTES, may_be_ignored, read_file, settings_of
 from isolation.git.plain.index import with_files
@@ -47,10 +48,14 @@ class Signature(Struct, frozen=True, kw_only=True):
 
 
 class Files(Struct, frozen=True, kw_only=True):
-    """Files of a tree that were `seen`, and which of them differ from a commit. What is gone is None."""
+    """Files of a tree that were `seen`, and which of them differ from a commit. What is gone is None.
+
+    Of those that differ, some are `suspect`: they may hold conflict markers.
+    """
 
     changed: dict[bytes, Blob | None]
     seen: dict[bytes, tuple[Blob, os.stat_result] | None]
+    suspect: set[bytes]
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -105,7 +110,7 @@ def look_at(
     settings = settings_of(repository)
     if not settings.usual:
         raise LeftToGitError("unusual settings")
-    found = Files(changed={}, seen={})
+    found = Files(changed={}, seen={}, suspect=set())
     for name in names:
         before = trees.get(name)
         if before is None and may_be_ignored(settings, tree, name):
@@ -120,6 +125,7 @@ def look_at(
         found.changed[name] = blob
         if file:
             new.add(b"blob", file.content)
+            found.suspect.update([name] if is_suspect(file.content) else [])
     return found
 
 

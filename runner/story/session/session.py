@@ -24,7 +24,7 @@ from isolation.guard.guard import refused
 from isolation.guard.seal import reached_words
 from isolation.guard.submodules import settle_submodules
 from isolation.keeper.client import Session
-from isolation.model import Attempts, Exit, SessionSpec
+from isolation.model import Attempts, Confinement, Exit, SessionSpec
 from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
@@ -198,7 +198,7 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             complaint = ""
         if state.overdue:  # the next attempt reads the output, and must know why it stops here
             log.write(f"\nautopilot-multi: ended: {state.why}\n".encode())
-    strayed = await trio.to_thread.run_sync(_take_over, order, run.repository)
+    strayed = await _take_over(order, run.repository)
     return _judge(order, ended, complaint=complaint, reader=reader, at=events.now(), strayed=strayed)
 
 
@@ -349,12 +349,18 @@ async def _watch_time(limit: TimeLimit, grace: float, session: Session, state: _
         session.stop(grace=grace)
 
 
-def _take_over(order: SessionOrder, repository: Repository) -> str:
-    """Move the story's branch to where the session moved it; describe what it did to others. Blocking."""
+async def _take_over(order: SessionOrder, repository: Repository) -> str:
+    """Move the story's branch to where the session moved it; describe what it did to others."""
     confinement = order.spec.confinement
-    if confinement and confinement.tree:
+    if not confinement or not (confinement.tree or confinement.store):
+        return ""  # as in a shared tree
+    return await trio.to_thread.run_sync(_take_over_from, confinement, repository)
+
+
+def _take_over_from(confinement: Confinement, repository: Repository) -> str:
+    if confinement.tree:
         settle_submodules(repository, confinement.tree)
-    store = confinement.store if confinement else ""
+    store = confinement.store
     if not store:
         return ""
     common = repository.common_dir
