@@ -63,7 +63,9 @@ class Diversion:
     async def session(self, story_id: str) -> AsyncIterator[Watched]:
         """Settle the session's overlay when it is over."""
         # What a crash left in the overlay is settled first, so that it is not taken for this session's.
-        watched = Watched(findings=await offload(self._settle, story_id))
+        # One look takes less than to wait for a thread.
+        left = await offload(self._settle, story_id) if self._upper(story_id).is_dir() else ()
+        watched = Watched(findings=left)
         try:
             yield watched
         finally:
@@ -71,8 +73,7 @@ class Diversion:
                 watched.findings += await offload(self._settle, story_id)
 
     def _settle(self, story_id: str) -> tuple[Finding, ...]:
-        scratch = self._overlays / story_id
-        upper = scratch / "upper"
+        upper = self._upper(story_id)
         if not upper.is_dir():
             return ()
         changes = [change for change in overlay_changes(upper) if not self._is_byproduct(change.path)]
@@ -99,8 +100,12 @@ class Diversion:
                 f"what story {story_id} wrote cannot be copied into the tree: {error}",
                 hint=f"it is kept in {upper}",
             ) from error
-        delete_tree(scratch)
+        delete_tree(upper.parent)
         return findings
+
+    def _upper(self, story_id: str) -> Path:
+        """Return the folder with what a story has written into its overlay."""
+        return self._overlays / story_id / "upper"
 
     def _is_byproduct(self, path: str) -> bool:
         return self._byproducts is not None and self._byproducts.owns(path)

@@ -17,6 +17,7 @@ read-only protection as `deny`.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -290,8 +291,14 @@ def _require_means(support: Support) -> Means:
 def _confinement(
     protection: Protection, top: Path, means: Means, folders: Sequence[Path], scratch: Path
 ) -> Confinement:
-    closed = {find_repository(top).common_dir: "the git directory", **machine_files(means)}
+    closed = {_git_directory(top): "the git directory", **machine_files(means)}
     return protection.confinement(top, means, closed=closed, writable=folders, scratch=scratch)
+
+
+@cache
+def _git_directory(top: Path) -> Path:
+    """Return the git directory of a checkout, which no session can move."""
+    return find_repository(top).common_dir
 
 
 def _owned_folders(top: Path, owned: Iterable[str]) -> list[Path]:

@@ -1,6 +1,7 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -113,10 +114,17 @@ class StoryWorkspace:
         run, story_id = self._context.run, self._context.story.id
         # In the shared tree the git directory is the user's, and only the branch is the story's own.
         path = run.workspace_path(story_id) if self._claim is None else None
+        if path is None and not self._branch_is_locked():
+            return
         gone = await to_thread.run_sync(remove_stale_locks, self._repository, path, branch_of(story_id))
         for lock in gone:
             words = f"removed {lock}, which a killed git command left and no process holds"
             self._context.log.defer(ev.Noted(story_id=story_id, message=words))
+
+    def _branch_is_locked(self) -> bool:
+        """Whether the branch has a lock; one look takes less than to wait for a thread."""
+        refs = self._repository.common_dir / "refs" / "heads"
+        return os.path.lexists(refs / f"{branch_of(self._context.story.id)}.lock")
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
