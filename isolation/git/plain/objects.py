@@ -47,7 +47,7 @@ class NewObjects:
         name = found.hex()
         folder = f"{self._objects}/{name[:2]}"
         place = f"{folder}/{name[2:]}"
-        if place not in self._waiting and not os.path.exists(place):  # noqa: PTH110  as above
+        if place not in self._waiting and not _is_there(place):
             self._waiting[place] = _written(folder, zlib.compress(_header(kind, content) + content, _FASTEST))
         return found
 
@@ -59,6 +59,17 @@ class NewObjects:
         for place, file in self._waiting.items():
             os.rename(file, place)  # noqa: PTH104  as above
         self._waiting.clear()
+
+
+def _is_there(place: str) -> bool:
+    """Whether there is an object; if so it counts as new, as with git, so that no `gc` removes it."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    except OSError:  # another user's
+        return os.path.exists(place)  # noqa: PTH110  as above
+    return True
 
 
 def _header(kind: bytes, content: bytes) -> bytes:

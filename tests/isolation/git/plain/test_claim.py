@@ -287,6 +287,21 @@ def test_a_user_without_a_name_commits_as_this_program(
     ]
 
 
+def test_an_object_that_is_there_is_safe_from_a_gc(owned: Repository, asked: list[str]) -> None:
+    """What no ref holds is removed once it is old; git makes what it needs again young."""
+    text = "written before\n"
+    write("draft", text)(owned.top.parent)
+    found = git(owned.top, "hash-object", "-w", str(owned.top.parent / "draft")).strip()
+    place = owned.common_dir / "objects" / found[:2] / found[2:]
+    os.utime(place, (1.0, 1.0))
+    _tree(owned)
+    write("own/new", text)(owned.top)
+    asked.clear()
+    assert _tree(owned).changed == ("own/new",)
+    assert asked == []
+    assert place.stat().st_mtime > 1.0
+
+
 def test_a_full_disk_is_left_to_git(
     owned: Repository, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
