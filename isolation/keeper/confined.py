@@ -27,6 +27,7 @@ from isolation.keeper.command import COMMAND
 from isolation.keeper.server import HEADER, NETWORK_SHARED
 from isolation.keeper.spawn import CLOSED, HIDDEN, NETWORK, OPEN, SHOWN, SOURCE, STAND_IN, STANDS
 from isolation.kernel.process_tree import kill_level
+from isolation.kernel.processors import as_argument
 from isolation.model import Confinement
 
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
@@ -258,7 +259,7 @@ def _start() -> socket.socket:
     channel, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        arguments = [str(root), str(number), _NO_LOCK, kill_level(), NETWORK_SHARED]
+        arguments = [str(root), str(number), _NO_LOCK, kill_level(), NETWORK_SHARED, as_argument()]
         process = subprocess.Popen(  # noqa: S603  our own module
             [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
             stdin=subprocess.DEVNULL,

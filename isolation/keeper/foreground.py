@@ -14,6 +14,7 @@ from isolation.keeper.command import reap
 from isolation.keeper.spawn import STAGE_GUARD, SpawnError, spawn_on_terminal
 from isolation.keeper.wire import confinement_texts
 from isolation.kernel.process_tree import SUBREAPER, Tree, adopt_orphans, kill_all, kill_level
+from isolation.kernel.processors import everywhere
 from isolation.model import SessionSpec
 
 _SIGNALED = 128
@@ -26,7 +27,8 @@ def pipe_lines(argv: Sequence[str], lines: Iterable[str], *, env: Mapping[str, s
     Raises KeeperError if it cannot be started. Ctrl-C is for the program: it decides what that means.
     """
     try:
-        process = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE)  # noqa: S603  the user's own program
+        with everywhere():
+            process = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE)  # noqa: S603  the user's own program
     except OSError as error:
         raise KeeperError(
             f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}", hint="use --no-pager"

@@ -23,6 +23,7 @@ from isolation.keeper.confined import offer, withdraw
 from isolation.keeper.server import NETWORK_OWN, NETWORK_SHARED
 from isolation.keeper.wire import Lines, server_gone
 from isolation.kernel.process_tree import kill_level
+from isolation.kernel.processors import as_argument
 
 GREETING_LIMIT = 10.0
 CLOSE_LIMIT = 15.0
@@ -168,7 +169,7 @@ async def _start(command: list[str], descriptor: int) -> trio.Process:
 def _command(descriptor: int, alive_locks: Sequence[Path], network: str) -> list[str]:
     root = Path(keeper_server.__file__).parent.parent.parent
     lock, *more = (str(each.absolute()) for each in alive_locks)
-    arguments = [str(root), *more, str(descriptor), lock, kill_level(), network]
+    arguments = [str(root), *more, str(descriptor), lock, kill_level(), network, as_argument()]
     # Isolated and without site packages: it starts fast, and no PYTHON* variable or .pth file changes it.
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 

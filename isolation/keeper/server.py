@@ -36,6 +36,7 @@ import time
 
 from isolation.keeper.command import COMMAND, run_commands
 from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
+from isolation.kernel import processors
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
@@ -60,9 +61,11 @@ def main() -> None:
     """Serve until the coordinator closes its end; argv holds the socket, the lock, the kill level and a word.
 
     The word says whether sessions have a network of their own, so that what this needs is loaded once.
-    Further locks, of other repositories, come before the socket.
+    Further locks, of other repositories, come before the socket. The last argument names the processors that
+    sessions may use: the threads of the coordinator have fewer.
     """
-    *more, descriptor, lock, level, network = sys.argv[2:]
+    *more, descriptor, lock, level, network, usable = sys.argv[2:]
+    processors.take(usable)
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     try:

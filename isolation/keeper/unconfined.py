@@ -17,6 +17,7 @@ from typing import IO
 
 from isolation.errors import CommandLimitError, KeeperError
 from isolation.keeper.confined import Ended
+from isolation.kernel.processors import everywhere
 
 _NOWHERE = "/"
 _LOOK_SECONDS = 0.5
@@ -40,14 +41,15 @@ def run_unconfined(
     takes long, `waiting` is called again and again.
     """
     try:
-        process = _Command(
-            argv,
-            cwd=_NOWHERE,
-            env=env,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        with everywhere():
+            process = _Command(
+                argv,
+                cwd=_NOWHERE,
+                env=env,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
     except OSError as error:
         raise KeeperError(
             f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}",
@@ -109,9 +111,10 @@ def run_bounded(
         given.write(stdin)
         given.seek(0)  # which also writes what is buffered
         try:
-            process = subprocess.Popen(  # noqa: S603  the caller's command
-                argv, cwd=cwd, env=env, stdin=given, stdout=output, stderr=errors, start_new_session=True
-            )
+            with everywhere():
+                process = subprocess.Popen(  # noqa: S603  the caller's command
+                    argv, cwd=cwd, env=env, stdin=given, stdout=output, stderr=errors, start_new_session=True
+                )
         except OSError as error:
             raise KeeperError(
                 f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}",
@@ -172,14 +175,15 @@ def start_detached(argv: Sequence[str], *, cwd: Path, output: int) -> int:
     KeeperError if it cannot be started.
     """
     try:
-        process = subprocess.Popen(  # noqa: S603  the caller's command
-            argv,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        with everywhere():
+            process = subprocess.Popen(  # noqa: S603  the caller's command
+                argv,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
     except OSError as error:
         raise KeeperError(
             f"cannot start {argv[0]}: {os.strerror(error.errno or 0)}",

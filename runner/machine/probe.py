@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from isolation.kernel.processors import available
 from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.schedule.resources import ResourceSample
 from runner.machine.control_groups import ControlGroups, load_control_groups, stall_of
@@ -162,7 +163,7 @@ def _load_per_cpu(groups: ControlGroups) -> float | None:
 
 
 def _processors() -> float | None:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+    return len(available()) or os.cpu_count()
 
 
 def _least(values: Iterable[_Number | None]) -> _Number | None:

@@ -25,6 +25,7 @@ from trio import to_thread
 from isolation.decoding import from_values
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
+from isolation.kernel.processors import threads_on_one
 from isolation.model import IsolationMode
 from isolation.paths import keepers_lock_path, worktree_path
 from isolation.worktree.fresh import start_over
@@ -109,7 +110,8 @@ def run_plan(
     plan: Plan, view: View, *, dialog: Dialog | None, ring: Ring, elsewhere: OpenCarriers | None = None
 ) -> Ended:
     """Carry out a plan, here or with what `elsewhere` opens; returns when the run has ended."""
-    return trio.run(partial(start_run, plan, view, dialog=dialog, ring=ring, elsewhere=elsewhere))
+    with threads_on_one():
+        return trio.run(partial(start_run, plan, view, dialog=dialog, ring=ring, elsewhere=elsewhere))
 
 
 async def start_run(
@@ -211,7 +213,8 @@ def run_rest(
     """Continue a run that was interrupted; returns when it has ended."""
     interaction = Interaction(view=view, dialog=dialog, ring=ring)
     rest = partial(resume_run, repository, run_id, interaction, retry_failed=retry_failed)
-    return trio.run(partial(rest, again=again, elsewhere=elsewhere))
+    with threads_on_one():
+        return trio.run(partial(rest, again=again, elsewhere=elsewhere))
 
 
 async def resume_run(
