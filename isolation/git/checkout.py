@@ -6,6 +6,7 @@ answers. What git documents as plain files (the `.git` file of a linked worktree
 """
 
 import os
+import time
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +18,10 @@ from isolation.git.direct.tree_look import look_at_tree, settled, staged_since
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, own_git_dir
 
+_STEP_OF_CLOCK = 10**8
+"""More nanoseconds than the clock that stamps files stands still; it is ten milliseconds at most."""
+_MOST_POINTERS = 10_000
+_pointers: dict[str, tuple[tuple[int, ...], Path]] = {}
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 
@@ -136,13 +141,29 @@ def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
 
 
 def worktree_of(git_dir: Path) -> Path | None:
-    """Return the checkout that a linked worktree's git directory points back to."""
+    """Return the checkout that a linked worktree's git directory points back to.
+
+    All worktrees are asked for that before each session, so what has not changed is not read again.
+    """
+    file = f"{git_dir}/gitdir"
     try:
-        pointer = os.fsdecode(read_plain(git_dir / "gitdir", LONGEST_POINTER)).rstrip("\n")
+        found = os.stat(file)  # noqa: PTH116  many, as text
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known = _pointers.get(file)
+        if known is not None and known[0] == state:
+            return known[1]
+        pointer = os.fsdecode(read_plain(Path(file), LONGEST_POINTER)).rstrip("\n")
     except OSError:
         return None
     # Newer versions of git can keep relative paths here.
-    return Path(os.path.normpath(git_dir / pointer)).parent
+    worktree = Path(os.path.normpath(git_dir / pointer)).parent
+    age = time.time_ns() - found.st_ctime_ns
+    # What changes while the clock of the file system shows the same time would look the same.
+    if found.st_ctime_ns % 10**9 and age > _STEP_OF_CLOCK:
+        if len(_pointers) >= _MOST_POINTERS:
+            _pointers.clear()
+        _pointers[file] = (state, worktree)
+    return worktree
 
 
 def _points_back(git_dir: Path, path: Path) -> bool:

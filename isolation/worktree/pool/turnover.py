@@ -154,21 +154,16 @@ class Turnover:
             return len(self._ready) < self._waiting
 
     def _pop(self, commit: str) -> _Ready | None:
-        """Take a tree at a commit; whether it is free is looked up for all trees that are ready.
-
-        The look takes about a quarter of a checkout, however many they are. So it waits for as many as
-        are in use; until then stories get trees of their own.
-        """
+        """Take a tree at a commit; one of several look whether they are free for all that are there."""
         with self._looking:
             with self._lock:
                 found = [each for each in self._ready if each.seal.commit == commit]
                 unknown = [each for each in self._ready if not each.free]
-                enough = len(unknown) >= len(self._origins)
-            if found and enough and not any(each.free for each in found):
+            if found and not any(each.free for each in found):
                 self._look(unknown)
             with self._lock:
                 found = [each for each in self._ready if each.seal.commit == commit]
-                best = next((each for each in found if each.free or enough), None)
+                best = next((each for each in found if each.free), next(iter(found), None))
                 if best is not None:
                     self._ready.remove(best)
                 return best

@@ -38,8 +38,9 @@ def require_sane(repository: Repository, request: WorkspaceRequest) -> None:
 
 def require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
     """Refuse a path inside another worktree."""
+    inside = f"{path}"
     for entry in entries:
-        if path != entry.path and path.is_relative_to(entry.path):
+        if inside.startswith(f"{entry.path}/"):  # as text, since there are many
             raise WorkspaceError(
                 f"{path} lies inside the worktree {entry.path}",
                 hint="set a worktree root outside the repository's worktrees",
