@@ -269,6 +269,11 @@ class Keeper:
     def __init__(self, server: ForkServer) -> None:
         self._server = server
 
+    @property
+    def pids(self) -> frozenset[int]:
+        """The fork server and the keepers of the sessions that are alive; any thread may ask."""
+        return frozenset(self._server.keepers) | {self._server.pid}
+
     async def ready(self) -> None:
         """Wait until the server is up; raises KeeperError if it cannot start."""
         await self._server.ready()

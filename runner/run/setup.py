@@ -155,12 +155,12 @@ def make_context(
         left_open=left_open,
         shared_tree=shared_tree,
         proof=DOUBTED if any(way.certain for way in assignment.enforcement.ways_out) else VERIFIED,
-        pool=None if shared_tree else _pool(assignment, run_id, wanted=bottoms is None),
+        pool=None if shared_tree else _pool(assignment, run_id, keeper, wanted=bottoms is None),
         bottoms=bottoms,
     )
 
 
-def _pool(assignment: Assignment, run_id: RunId, *, wanted: bool) -> Pool:
+def _pool(assignment: Assignment, run_id: RunId, keeper: Keeper, *, wanted: bool) -> Pool:
     settings = assignment.settings
     return make_pool(
         assignment.repository,
@@ -169,6 +169,7 @@ def _pool(assignment: Assignment, run_id: RunId, *, wanted: bool) -> Pool:
         settings,
         guarded=assignment.enforcement.write_guard.means is not None,
         wanted=wanted and not all_sparse(assignment.own, settings),  # spares are full
+        keeper=keeper,
     )
 
 

@@ -8,7 +8,7 @@ search: making it has left a newer change time on the file, so git has written t
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,13 +86,15 @@ def _has_attributes(path: str) -> bool:
         return False
 
 
-def held_inodes() -> dict[tuple[int, int], str]:
+def held_inodes(*, without: Collection[int] = ()) -> dict[tuple[int, int], str]:
     """Return what processes have open or mapped, by device and inode, and one process each. Blocks.
 
-    Not by path: theirs may be those of mounts.
+    Not by path: theirs may be those of mounts. Processes `without` are not asked.
     """
     held: dict[tuple[int, int], str] = {}
     for process in _processes():
+        if int(process) in without:
+            continue
         try:
             os.stat(f"/proc/{process}/cwd")  # noqa: PTH116  as below
         except (FileNotFoundError, PermissionError):

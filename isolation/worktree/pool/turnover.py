@@ -15,7 +15,7 @@ Invariants:
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,11 +63,25 @@ class _Ready(Struct, frozen=True, kw_only=True):
 
 
 class Turnover:
-    """The trees of one run that go from story to story."""
+    """The trees of one run that go from story to story.
 
-    def __init__(self, repository: Repository, run_id: str) -> None:
+    A look whether any process has something in a tree open serves `batch` trees at least: it takes a quarter
+    of a checkout, however many they are. Until so many are ready, stories get trees of their own. It need not
+    ask `own` processes: this program and its keepers, but no session.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        run_id: str,
+        *,
+        batch: int = 1,
+        own: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self._repository = repository
         self._run_id = run_id
+        self._batch = batch
+        self._own = own
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._waiting = 0
@@ -154,12 +168,14 @@ class Turnover:
             return len(self._ready) < self._waiting
 
     def _pop(self, commit: str) -> _Ready | None:
-        """Take a tree at a commit; one of several look whether they are free for all that are there."""
+        """Take a tree at a commit; one that is not free after a look is still the caller's to remove."""
         with self._looking:
             with self._lock:
                 found = [each for each in self._ready if each.seal.commit == commit]
                 unknown = [each for each in self._ready if not each.free]
-            if found and not any(each.free for each in found):
+            if not any(each.free for each in found):
+                if not found or len(unknown) < self._batch:
+                    return None
                 self._look(unknown)
             with self._lock:
                 found = [each for each in self._ready if each.seal.commit == commit]
@@ -169,7 +185,7 @@ class Turnover:
                 return best
 
     def _look(self, trees: Sequence[_Ready]) -> None:
-        held = held_inodes()
+        held = held_inodes(without=self._own())
         for each in trees:
             if not any((each.walked.device, inode) in held for inode in each.walked.inodes):
                 with self._lock:

@@ -1,10 +1,13 @@
 """The worktrees of a run that are ready for stories: spares, or small trees that go from story to story."""
 
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 import trio
 
 from isolation.git.repository import Repository
+from isolation.keeper.client import Keeper
 from isolation.worktree.pool.pool import Pool, size_of
 from isolation.worktree.pool.turnover import Turnover, can_turn_over
 from runner.core.model import RunId, Status
@@ -16,9 +19,20 @@ COUNT_SECONDS = 0.5
 
 
 def make_pool(
-    repository: Repository, root: Path, run_id: RunId, settings: Settings, *, guarded: bool, wanted: bool
+    repository: Repository,
+    root: Path,
+    run_id: RunId,
+    settings: Settings,
+    *,
+    guarded: bool,
+    wanted: bool,
+    keeper: Keeper | None = None,
 ) -> Pool:
     """Return the pool of a run in a repository; one that is not `wanted` only removes what was left."""
+
+    def own() -> Collection[int]:
+        return {os.getpid(), *(keeper.pids if keeper else ())}
+
     size = size_of(repository, settings.pool, settings.max_stories) if wanted else 0
     small = wanted and not size and settings.pool is None and guarded and can_turn_over(repository)
     return Pool(
@@ -28,7 +42,7 @@ def make_pool(
         size=size,
         guarded=guarded,
         trims=settings.pool is not None and wanted,
-        turnover=Turnover(repository, run_id) if small else None,
+        turnover=Turnover(repository, run_id, batch=settings.max_stories, own=own) if small else None,
     )
 
 

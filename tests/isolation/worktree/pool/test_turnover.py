@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -129,6 +129,30 @@ def holding(path: Path) -> Iterator[None]:
         holder.stdout.readline()
         yield
         holder.communicate()
+
+
+async def test_one_look_serves_a_batch_of_trees(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until so many are ready, stories get trees of their own; who is known to be harmless is not asked."""
+    pool, asked = stories.pool("run-1"), []
+    handed = turnover.Turnover(stories.repository, "run-1", batch=2, own=lambda: {1})
+    handed.expect(100)
+    pool.turnover = handed
+    real = turnover.held_inodes
+
+    def counted(*, without: Collection[int]) -> dict[tuple[int, int], str]:
+        asked.append(set(without))
+        return real(without=without)
+
+    monkeypatch.setattr(turnover, "held_inodes", counted)
+    first, second = await stories.open(pool), await stories.open(pool)
+    trees = {file_of(first), file_of(second)}
+    await stories.end(pool, first)
+    third = await stories.open(pool)
+    assert file_of(third) not in trees
+    assert asked == []
+    await stories.end(pool, second)
+    assert {file_of(await stories.open(pool)) for _ in range(2)} == trees
+    assert asked == [{1}]
 
 
 async def test_what_has_changed_around_a_tree_makes_a_new_one(stories: Stories) -> None:
