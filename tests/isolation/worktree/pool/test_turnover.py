@@ -133,7 +133,7 @@ def holding(path: Path) -> Iterator[None]:
 
 async def test_one_look_serves_a_batch_of_trees(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until so many are ready, stories get trees of their own; who is known to be harmless is not asked."""
-    pool, asked = stories.pool("run-1"), []
+    pool, asked = stories.pool("run-1"), list[set[int]]()
     handed = turnover.Turnover(stories.repository, "run-1", batch=2, own=lambda: {1})
     handed.expect(100)
     pool.turnover = handed
