@@ -12,7 +12,7 @@ import trio
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace
-from isolation.worktree.pool import turnover
+from isolation.worktree.pool import inspection, turnover
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.removal import close
 from tests.acceptance.program import run, write_story
@@ -137,7 +137,7 @@ async def test_one_look_serves_a_batch_of_trees(stories: Stories, monkeypatch: p
     handed = turnover.Turnover(stories.repository, "run-1", batch=2, own=lambda: {1})
     handed.expect(100)
     pool.turnover = handed
-    real = turnover.held_inodes
+    real = inspection.held_inodes
 
     def counted(*, without: Collection[int]) -> dict[tuple[int, int], str]:
         asked.append(set(without))
