@@ -36,8 +36,8 @@ import time
 
 from isolation.keeper.command import COMMAND, run_commands
 from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
-from isolation.kernel import processors
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
+from isolation.kernel.processors import take
 
 HEADER = struct.Struct("!III")
 """Bytes that follow, number of arguments, number of environment entries; the rest is the confinement."""
@@ -65,7 +65,7 @@ def main() -> None:
     sessions may use: the threads of the coordinator have fewer.
     """
     *more, descriptor, lock, level, network, usable = sys.argv[2:]
-    processors.take(usable)
+    take(usable)
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     try:

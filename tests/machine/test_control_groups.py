@@ -30,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MachineFiles:
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
     monkeypatch.setattr(psutil, "swap_memory", Swap)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    monkeypatch.setattr("runner.machine.probe.available", lambda: frozenset(range(8)))
     monkeypatch.setattr(os, "getloadavg", lambda: (2.0, 9.0, 9.0))
     return MachineFiles(tmp_path)
 
