@@ -47,7 +47,10 @@ def set_aside_torn(repository: Repository, path: Path) -> None:
             elif _is_empty(entry / "commondir") and is_ours(entry):
                 _set_entry_aside(repository, entry, _tree_of(entry))
     if _is_empty(path / ".git"):
-        _set_aside(path)
+        if [each.name for each in path.iterdir()] == [".git"]:  # cut off before anything else was there
+            (path / ".git").unlink()
+        else:
+            _set_aside(path)
 
 
 def _is_torn(entry: Path, path: Path) -> bool:

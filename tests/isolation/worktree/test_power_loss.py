@@ -36,6 +36,16 @@ async def test_a_worktree_that_was_cut_off_in_its_making_is_made_again(
     git(repository.top, "fsck", "--strict", "--no-dangling")
 
 
+async def test_a_folder_with_nothing_but_an_empty_pointer_is_used_again(repository: Repository) -> None:
+    """So a kill in the middle of its first file leaves it; nothing in it is worth keeping aside."""
+    path = wanted(repository, "one").path
+    path.mkdir(parents=True)
+    (path / ".git").touch()
+    workspace = await make(repository, "one")
+    assert git(workspace.path, "status", "--porcelain") == ""
+    assert not [*path.parent.glob("one.torn-*")]
+
+
 async def test_a_worktree_that_was_cut_off_holds_up_no_other_story(repository: Repository) -> None:
     """Git itself adds no worktree while one has an empty `commondir`; one that is not ours is left alone."""
     cut_off = await make(repository, "one")
