@@ -109,7 +109,7 @@ class Turnover:
     def accept(self, path: Path, tip: str, index: bytes = b"") -> bool:
         """Take over the tree of a story in which nothing would be lost; False if it is not wanted. Blocks.
 
-        `index` is what the tree was just compared with, and holds nothing else than.
+        If there is an `index`, the tree was just found to hold what that names, and nothing else.
         """
         with self._lock:
             origin = self._origins.pop(path, None)
@@ -141,6 +141,8 @@ class Turnover:
         with self._lock:
             self._waiting -= 1
         if request.needs_parents or len(request.parents) != 1 or os.path.lexists(request.path):
+            return None
+        if self._repository.has_checkout_hook:  # the user has added one since the run began
             return None
         while (ready := self._pop(request.parents[0])) is not None:
             seal, origin = ready.seal, ready.origin

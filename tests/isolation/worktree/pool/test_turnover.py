@@ -31,7 +31,7 @@ from tests.isolation.worktree.pool.behavior import (
     modes,
     work,
 )
-from tests.isolation.worktree.worktrees import checkpointed
+from tests.isolation.worktree.worktrees import checkpointed, hook
 
 NOT_UNDONE = (attributes_for_good, *DOUBTFUL)
 """After these the next story gets a tree of its own."""
@@ -179,6 +179,14 @@ async def test_what_has_changed_around_a_tree_makes_a_new_one(stories: Stories) 
     second = await stories.open(pool)
     stories.require_fresh(second)
     assert file_of(second) != before
+    assert await two(stories, pool, edit)
+    log = stories.root.parent / "log"
+
+    def hooked(_: Path) -> None:
+        hook(top, f'echo "$PWD" >> {log}')
+
+    assert not await two(stories, pool, hooked)
+    assert log.exists()
 
 
 async def test_many_changes_are_not_undone(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
