@@ -86,6 +86,7 @@ def commit_plainly(
             trees = IndexTrees(status.compared)
             names = _files(cwd, map(os.fsencode, status.dirty), trees)
             files = look_at(repository, cwd, trees, names, new)
+            index = with_files(status.compared, files.seen)  # before anything is visible: it may be for git
             with _index_locked(git_dir, status.compared) as write:
                 tip = before
                 if files.changed:
@@ -94,7 +95,7 @@ def commit_plainly(
                     new.appear()
                     _move(repository, branch, tip, before)
                     _log(git_dir, before, tip, signature, message)
-                write(with_files(status.compared, files.seen))
+                write(index)
     except (LeftToGitError, OSError, ValueError):
         return None
     return Made(tip=tip, changed=tuple(os.fsdecode(name) for name in sorted(files.changed)))

@@ -72,6 +72,18 @@ async def test_what_git_converts_is_left_to_git(
     assert ours.tip == theirs.tip
 
 
+async def test_an_index_that_only_git_writes_moves_no_branch_before_git_does(
+    filled: Repository, asked: list[str]
+) -> None:
+    """Its names are compressed; the log of the branch shows who has moved it."""
+    git(filled.top, "config", "index.version", "4")
+    ours, theirs, commands = await _both(filled, write("new"), asked)
+    assert {"add", "commit"} <= commands
+    assert ours.tip == theirs.tip
+    moved = git(filled.top, "reflog", "show", "--format=%gs", "-1", "autopilot/ours")
+    assert moved == "autopilot-multi: committed in its worktree\n"  # git's commit, taken over
+
+
 @pytest.mark.parametrize("place", [".git/info/attributes", ".gitattributes", "folder/.gitattributes"])
 async def test_attributes_that_change_are_read_again(
     filled: Repository, asked: list[str], place: str
