@@ -43,7 +43,7 @@ def foresee(
     needs = {tip.id: tip.needs for tip in tips}
     ages, losses = {tip.id: tip.since for tip in tips}, {tip.id: tip.losses for tip in tips if tip.losses}
     order = landing_order(needs, conflicts, ages=ages, hopeless=hopeless, losses=losses)
-    landed = landing(order, needs, conflicts, hopeless)
+    landed = set(landing(order, needs, conflicts, hopeless))
     return Forecast(
         stories=tuple(tip.id for tip in tips),
         clashes=tuple(sorted(clashes, key=lambda clash: (len(clash.stories), clash.stories))),

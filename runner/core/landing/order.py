@@ -56,12 +56,13 @@ def landing(
     hopeless: Collection[StoryId] = (),
 ) -> tuple[StoryId, ...]:
     """Return the stories that would land in this order, if nothing else but conflicts keeps them back."""
-    landed: list[StoryId] = []
+    landed: dict[StoryId, None] = {}
     among = set(order)
     for story in order:
-        complete = set(needs.get(story, ())) & among <= set(landed)
-        if complete and story not in hopeless and set(landed).isdisjoint(conflicts.get(story, ())):
-            landed.append(story)
+        complete = all(need in landed for need in needs.get(story, ()) if need in among)
+        clashes = any(other in landed for other in conflicts.get(story, ()))
+        if complete and story not in hopeless and not clashes:
+            landed[story] = None
     return tuple(landed)
 
 
@@ -72,15 +73,17 @@ def _graph(
     losses: Mapping[StoryId, int],
 ) -> _Graph:
     inside = {story: frozenset(those) & needs.keys() for story, those in needs.items()}
+    dependents: dict[StoryId, set[StoryId]] = {story: set() for story in inside}
+    for story, those in inside.items():
+        for need in those:
+            dependents[need].add(story)
     # What a story needs must not lose in its place.
     urgent: dict[StoryId, int] = {}
     for story, times in losses.items():
         urgent |= {each: max(times, urgent.get(each, 0)) for each in closure((story,), inside)}
     return _Graph(
         needs=inside,
-        dependents={
-            story: frozenset(other for other, those in inside.items() if story in those) for story in inside
-        },
+        dependents={story: frozenset(others) for story, others in dependents.items()},
         conflicts={story: frozenset(conflicts.get(story, ())) & inside.keys() for story in inside},
         oldest_first=tuple(
             sorted(inside, key=lambda story: (-urgent.get(story, 0), ages.get(story, 0.0), story))
@@ -91,29 +94,54 @@ def _graph(
 
 def _greedy(graph: _Graph, hopeless: Collection[StoryId]) -> tuple[StoryId, ...]:
     """Choose one story after the other, each the cheapest; then come the lost ones."""
-    order: list[StoryId] = []
-    lost = frozenset(closure(set(hopeless) & graph.needs.keys(), graph.dependents))
-    while ready := [story for story in _ready(graph, order) if story not in lost]:
-        # `min` returns the first of equals, which is the oldest.
-        chosen = min(ready, key=lambda story: (-graph.losses.get(story, 0), len(_cost(graph, story) - lost)))
-        order.append(chosen)
-        lost |= _cost(graph, chosen) - set(order)
-    while rest := _ready(graph, order):
-        order.append(rest[0])
+    order: dict[StoryId, None] = {}
+    lost = closure(set(hopeless) & graph.needs.keys(), graph.dependents)
+    costs = {story: _cost(graph, story) for story in graph.oldest_first}
+    left = [story for story in graph.oldest_first if story not in lost]
+    while (chosen := _cheapest(graph, costs, left, order, lost)) is not None:
+        order[chosen] = None
+        left.remove(chosen)
+        if losing := costs[chosen] - order.keys() - lost:
+            lost |= losing
+            left = [story for story in left if story not in lost]
+    return _first_come(graph, order)
+
+
+def _cheapest(
+    graph: _Graph,
+    costs: Mapping[StoryId, frozenset[StoryId]],
+    left: Collection[StoryId],
+    order: Collection[StoryId],
+    lost: Collection[StoryId],
+) -> StoryId | None:
+    """Return the story that costs the fewest others, of equals the oldest; None if none could be next."""
+    chosen, fewest, losses = None, 0, 0
+    for story in left:
+        if not all(need in order for need in graph.needs[story]):
+            continue
+        # Those that have lost most come first in `left`, and no other comes before them.
+        if chosen is not None and graph.losses.get(story, 0) < losses:
+            break
+        cost = sum(other not in lost for other in costs[story])
+        if chosen is None or cost < fewest:
+            chosen, fewest, losses = story, cost, graph.losses.get(story, 0)
+        if not fewest:  # the usual case: no other is cheaper
+            break
+    return chosen
+
+
+def _first_come(graph: _Graph, begun: Collection[StoryId] = ()) -> tuple[StoryId, ...]:
+    """Return an order that has begun, and behind it all others, the oldest that could be next each time."""
+    order = dict.fromkeys(begun)
+    left = [story for story in graph.oldest_first if story not in order]
+    while left:
+        ready = (story for story in left if all(need in order for need in graph.needs[story]))
+        following = next(ready, None)
+        if following is None:
+            break
+        order[following] = None
+        left.remove(following)
     return tuple(order)
-
-
-def _first_come(graph: _Graph) -> tuple[StoryId, ...]:
-    order: list[StoryId] = []
-    while ready := _ready(graph, order):
-        order.append(ready[0])
-    return tuple(order)
-
-
-def _ready(graph: _Graph, order: Collection[StoryId]) -> list[StoryId]:
-    """Return those that could be next, oldest first."""
-    placed = set(order)
-    return [story for story in graph.oldest_first if story not in placed and graph.needs[story] <= placed]
 
 
 def _cost(graph: _Graph, story: StoryId) -> frozenset[StoryId]:
