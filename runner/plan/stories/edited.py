@@ -23,16 +23,18 @@ class Edited(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def edited_story(story: Story, *, top: Path, since: float) -> Edited | None:
-    """Return the story as its file has it now; None if the file has not changed since then. Blocking."""
-    path = top / story.source
+def may_be_edited(story: Story, *, top: Path, since: float) -> bool:
+    """Whether the file of a story has changed since then; one look takes less than to wait for a thread."""
     try:
-        if path.stat().st_mtime < since:
-            return None
+        return bool(story.source) and (top / story.source).stat().st_mtime >= since
     except (OSError, ValueError):  # a prompt has no file, and a file may be gone
-        return None
+        return False
+
+
+def edited_story(story: Story, *, top: Path) -> Edited | None:
+    """Return the story as its file has it now; None if it is not there any more. Blocking."""
     try:
-        found = load_stories((str(path),), top=top, default="")
+        found = load_stories((str(top / story.source),), top=top, default="")
     except RunnerError as error:
         return Edited(story=story, note=f"its edited file was not taken: {error.message}")
     now = next((each for each in found if each.id == story.id), None)

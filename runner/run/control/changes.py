@@ -31,7 +31,7 @@ from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.core.schedule.graph import ordered
 from runner.core.text.names import branch_of, id_problem
 from runner.plan.claims import require_disjoint_stories
-from runner.plan.stories.edited import edited_story
+from runner.plan.stories.edited import edited_story, may_be_edited
 from runner.run.control import requests as rq
 from runner.run.control.backlog import RunningBacklog
 from runner.story.context.context import RunContext
@@ -155,11 +155,13 @@ class BacklogChanges:
         """Read the files of stories that are about to start; return whether that took time."""
         new = [name for name in names if name not in self._read]
         self._read.update(new)
-        stories = [self._backlog.by_id[name] for name in new if self._backlog.by_id[name].source]
-        if not stories:
-            return False
-        since = self._context.log.snapshot.started_at
-        look = partial(edited_story, top=self._context.repository.top, since=since)
+        top, since = self._context.repository.top, self._context.log.snapshot.started_at
+        look = partial(edited_story, top=top)
+        stories = [
+            story
+            for story in map(self._backlog.by_id.__getitem__, new)
+            if may_be_edited(story, top=top, since=since)
+        ]
         for story in stories:
             edited = await to_thread.run_sync(look, story)
             if edited is None:
@@ -172,7 +174,7 @@ class BacklogChanges:
                     StoryEdited(story_id=story.id, story=entry, digest=digest(edited.story))
                 )
                 self._backlog.edit(edited.story)
-        return True
+        return bool(stories)
 
     def departed(self) -> None:
         """Take note that a pipeline has ended."""
