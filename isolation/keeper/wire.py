@@ -45,15 +45,16 @@ def encode(spec: SessionSpec) -> bytes:
     entries = [f"{name}={value}" for name, value in spec.env.items()]
     texts = [str(spec.cwd.absolute()), *spec.argv, *entries]
     names_valid = all(name and "=" not in name for name in spec.env)
+    joined = "\0".join(texts)
     # NUL separates the texts of a request, and no argument of a program can hold it anyway.
-    if not spec.argv or not names_valid or any("\0" in text for text in texts):
+    if not spec.argv or not names_valid or joined.count("\0") != len(texts) - 1:
         raise KeeperError(
             f"cannot start {' '.join(spec.argv[:1]) or 'a session'}: no program, a NUL character in an "
             "argument, or a variable without a usable name",
             hint="correct the command and the environment of the story",
         )
     confinement = confinement_texts(spec.confinement) if spec.confinement else []
-    body = b"\0".join((*map(os.fsencode, texts), *confinement))
+    body = b"\0".join((os.fsencode(joined), *confinement))
     return HEADER.pack(len(body), len(spec.argv), len(entries)) + body
 
 

@@ -43,6 +43,10 @@ Listener = Callable[[Event, RunSnapshot], None]
 Condition = Callable[[], KillSwitch | None]
 
 
+_AS_WRITTEN = (RunStarted, StoriesAdded, StoryEdited)
+"""What holds stories; it must stay as the user wrote it."""
+
+
 class EventStore(Protocol):
     """Where events become durable; blocking, called in a thread."""
 
@@ -186,7 +190,7 @@ class EventLog:
         at = self._clock()
         # Secrets are taken out of what came from outside; the plan, which comes first in its run, and what
         # is added to it must stay as the user wrote it.
-        plan = 1 if bodies and isinstance(bodies[0], RunStarted | StoriesAdded | StoryEdited) else 0
+        plan = 1 if bodies and isinstance(bodies[0], _AS_WRITTEN) else 0
         clean = (*bodies[:plan], *self.redactor.value(bodies[plan:]))
         return tuple(Event(run_id=self.snapshot.run_id, at=at, body=body) for body in clean)
 

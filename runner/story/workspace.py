@@ -123,8 +123,8 @@ class StoryWorkspace:
 
     def _branch_is_locked(self) -> bool:
         """Whether the branch has a lock; one look takes less than to wait for a thread."""
-        refs = self._repository.common_dir / "refs" / "heads"
-        return os.path.lexists(refs / f"{branch_of(self._context.story.id)}.lock")
+        branch = branch_of(self._context.story.id)
+        return os.path.lexists(f"{self._repository.common_dir}/refs/heads/{branch}.lock")
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""

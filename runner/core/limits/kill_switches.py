@@ -235,8 +235,8 @@ def parks(found: KillSwitch, facts: LoopFacts) -> bool:
 
 def _first(details: Mapping[Switch, str | None]) -> KillSwitch | None:
     """Return the first switch, in the order of declaration, that has a detail."""
-    on = ((switch, details.get(switch)) for switch in Switch)
-    return next((switch.tripped(detail) for switch, detail in on if detail is not None), None)
+    on = {switch: detail for switch, detail in details.items() if detail is not None}
+    return next((switch.tripped(on[switch]) for switch in Switch if switch in on), None) if on else None
 
 
 def _spiral(facts: AfterFacts) -> str | None:

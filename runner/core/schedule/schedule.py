@@ -114,7 +114,7 @@ class _Round:
     ) -> ScheduleDecision:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
-        ready = [story for story in left if not self._missing(story)]
+        ready = [story for story in left if not story.depends_on or not self._missing(story)]
         # Nothing runs that could release them, so what waits for a parked or stopped story never starts.
         if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
@@ -176,6 +176,8 @@ class _Round:
     def _skips(self, stories: Sequence[Story], blocking: frozenset[Status]) -> list[Skip]:
         skips: list[Skip] = []
         for story in stories:
+            if not story.depends_on:
+                continue
             blockers = tuple(name for name in self._missing(story) if self.now[name] in blocking)
             if blockers:
                 reason = "depends on " + " and on ".join(self._blame(name) for name in blockers)

@@ -54,6 +54,10 @@ _TEXT = tuple((literal, pattern(form, re.DOTALL)) for literal, form in _FORMS)
 _DATA = tuple((literal.encode(), pattern(form.encode(), re.DOTALL)) for literal, form in _FORMS)
 
 
+_WORDLESS = frozenset((bool, int, float))
+"""Types whose values have no text."""
+
+
 def is_secret(name: str) -> bool:
     """Return whether a variable holds a secret, judged by its name."""
     return not name.startswith(_OURS) and _NAMES.search(name.upper()) is not None
@@ -122,8 +126,11 @@ class Redactor:
         if isinstance(value, tuple | list):
             return type(value)(self._cleaned(item) for item in value)
         if isinstance(value, Struct):
-            fields = structs.asdict(value)
-            changed = {name: clean for name, old in fields.items() if (clean := self._cleaned(old)) != old}
+            changed = {}
+            for name in value.__struct_fields__:
+                old = getattr(value, name)
+                if old and type(old) not in _WORDLESS and (clean := self._cleaned(old)) != old:
+                    changed[name] = clean
             return structs.replace(value, **changed) if changed else value
         if isinstance(value, Mapping):  # last, since the first look at each class for it is slow
             return {name: self._cleaned(item) for name, item in value.items()}
