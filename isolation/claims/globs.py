@@ -11,6 +11,7 @@ On a file system that folds case, globs and paths are folded alike, then matched
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import NoReturn, TypeAlias
 
@@ -134,6 +135,12 @@ def compile(  # noqa: A001  as in `re.compile`, called with its module
     globs: Iterable[str], *, folding: bool = False
 ) -> Claim:
     """Parse the globs of one claim, in their order; an invalid glob is a `ClaimError`."""
+    return _compiled(tuple(globs), folding=folding)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(globs: tuple[str, ...], *, folding: bool) -> Claim:
+    """Parse globs once: those of a story are asked about at each of its steps, and always mean the same."""
     parsed = tuple(_parse(glob, folding=folding) for glob in globs)
     if parsed and all(glob.negated for glob in parsed):
         raise ClaimError(
