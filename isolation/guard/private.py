@@ -12,13 +12,16 @@ import os
 import pwd
 import re
 import stat
+import threading
+import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 from msgspec import Struct
 
 _MOST_READ = 1 << 20
+_FRESH_SECONDS = 1.0
 _ASKS_OF_LINKS = os.access in os.supports_follow_symlinks
 _MOVED = {".config": "XDG_CONFIG_HOME", ".local/share": "XDG_DATA_HOME", ".cache": "XDG_CACHE_HOME"}
 
@@ -272,6 +275,29 @@ class Look:
             names = [name for name in names if not name.startswith(".")]
         fits = _pattern(part).match
         return names if part == f"{start}*" else [name for name in names if fits(name)]
+
+
+class LatestLook:
+    """What was found at the private places, for all sessions of a run that start within a second.
+
+    A place that the user makes in that second shows in them, as it does in a session that has begun before.
+    One that is gone needs nothing in its stead.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._asked: tuple[Sequence[Store], Mapping[str, str]] = ((), {})
+        self._found: list[tuple[Store, str, bool]] = []
+
+    def places(self, stores: Sequence[Store], environ: Mapping[str, str]) -> list[tuple[Store, str, bool]]:
+        """Return the places that exist now, or did up to a second ago, as a look finds them. Blocks."""
+        with self._lock:
+            if (now := self._clock()) >= self._until or self._asked != (stores, environ):
+                self._found = Look(environ).places(stores)
+                self._asked, self._until = (stores, environ), now + _FRESH_SECONDS
+            return self._found
 
 
 _Where = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]

@@ -10,15 +10,15 @@ Something empty and read-only stands at each private place that exists when a se
 import hashlib
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from isolation.git.contained.stand_in_sets import own_stand_ins
-from isolation.guard.private import STORES, Look, Store, expand, homes
+from isolation.guard.private import STORES, LatestLook, Look, Store, expand, homes
 from isolation.guard.sockets import doors
 from isolation.kernel.noticed.reaching import CALL, NETWORK, PLACE, PROCESS
 from isolation.model import Confinement, Exit, Hidden, Network
@@ -43,18 +43,19 @@ class Seal(Struct, frozen=True, kw_only=True):
 
     `folder` is where stand-ins are kept; sessions cannot write there. `needed` are paths without which no
     session of the run works. `shows` are paths that the user does not want hidden. With a `network` a session
-    has one of its own, and does not see the sockets of other programs.
+    has one of its own, and does not see the sockets of other programs. `look` is the newest at the machine.
     """
 
     folder: Path
     needed: tuple[Path, ...] = ()
     shows: tuple[str, ...] = ()
     network: Network | None = None
+    look: LatestLook = field(default_factory=LatestLook)
 
     def around(
         self,
         confinement: Confinement,
-        stores: Iterable[Store],
+        stores: Sequence[Store],
         environ: Mapping[str, str],
         shows: Sequence[str] = (),
         hosts: Sequence[str] = (),
@@ -64,12 +65,14 @@ class Seal(Struct, frozen=True, kw_only=True):
         `hosts` can be reached besides those of the seal's own network.
         """
         network = self.network
+        places = self.look.places(stores, environ)
         if network is not None:
-            stores = (*stores, *doors())
+            # Any program makes sockets at any time, a session too.
+            places = places + Look(environ).places(doors())
             network = replace(network, allowed=tuple(dict.fromkeys((*network.allowed, *hosts))))
         spared = {os.path.realpath(path) for text in (*self.shows, *shows) for path in expand(text, environ)}
         found, kept = dict[str, tuple[Store, bool]](), set(spared)
-        for store, place, is_folder in Look(environ).places(stores):
+        for store, place, is_folder in places:
             if spared and (place in spared or _nearest(place, spared)):
                 continue
             found.setdefault(place, (store, is_folder))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isolation.guard.private import Look, Store, expand
+from isolation.guard.private import LatestLook, Look, Store, expand
 
 
 @pytest.fixture
@@ -71,3 +71,24 @@ def test_only_a_file_without_secrets_is_not_private(home: Path) -> None:
     (home / "folder").mkdir()
     os.mkfifo(home / "fifo")
     assert found(home, store) == {"secret": False, "folder": True, "fifo": False}
+
+
+def test_a_look_counts_for_a_second_and_for_what_was_asked(home: Path) -> None:
+    """What appears or is gone later is seen by the next look; what else is asked is looked for anew."""
+    now = 5.0
+    latest = LatestLook(lambda: now)
+    stores, environ = [Store(what="", paths=("~/.keys",))], {"HOME": str(home)}
+    assert latest.places(stores, environ) == []
+    (home / ".keys").touch()
+    found = [(stores[0], str(home / ".keys"), False)]
+    now += 0.9
+    assert latest.places(stores, environ) == []
+    assert latest.places(list(stores), {"HOME": str(home), "KEYS": ""}) == found
+    (home / ".keys").unlink()
+    assert latest.places([*stores, Store(what="more")], environ) == []
+    (home / ".keys").touch()
+    now += 1
+    assert latest.places(stores, environ) == found
+    (home / ".keys").unlink()
+    now += 1
+    assert latest.places(stores, environ) == []
