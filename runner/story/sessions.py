@@ -280,7 +280,7 @@ def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> P
         attempts=now.max_attempts,
         verify=context.verify if brief.verified else (),
         result_file=seen.result,
-        program=program(os.environ),
+        program=program(context.run.environ),
         last_failure=now.step_history.last_failure,
         not_landed=_not_landed(context),
         note=now.step_history.note,

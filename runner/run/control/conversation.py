@@ -107,7 +107,7 @@ def in_guard(found: AgentConversation, view: StoryView, repository: Repository) 
         argv=found.argv,
         cwd=cwd,
         env={
-            **passed_environment(settings, found.agent, sealed=guard.seal is not None),
+            **passed_environment(settings, found.agent, os.environ, sealed=guard.seal is not None),
             **guard.variables,
             **found.env,
             "PWD": str(cwd),
@@ -115,5 +115,5 @@ def in_guard(found: AgentConversation, view: StoryView, repository: Repository) 
         prompt=Path(os.devnull),
         confinement=replace(confinement, noticed=False),
     )
-    seal = seal_of(guard.seal, settings, found.agent)
+    seal = seal_of(guard.seal, settings, found.agent, dict(os.environ))
     return spec if seal is None else seal.around(spec)

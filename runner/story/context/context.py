@@ -1,5 +1,6 @@
 """What the stories of a run share, and what the walk of one story needs of it."""
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -47,7 +48,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
     returns where; it blocks. `proof` is what passed verify commands mean in this run. Every session goes
     through the `gate`, so that one that must be alone is. `pool` has worktrees that are ready; None in a
-    shared tree. With `bottoms` new worktrees are layers over one of these checkouts.
+    shared tree. With `bottoms` new worktrees are layers over one of these checkouts. `environ` is the user's
+    environment; the run begins with it, and nothing changes it later.
 
     A run with stories in several repositories has one of these for each: `repo` is the name that stories have
     for it, `repository`, `settings`, `worktree_root`, what guards its sessions and its trees are its own, and
@@ -78,6 +80,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     ports: PortLeases = field(default_factory=PortLeases)
     pool: Pool | None = None
     bottoms: Bottoms | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     repo: str = HOME
     own: Repository | None = None
     others: Mapping[str, "RunContext"] = field(default_factory=dict)

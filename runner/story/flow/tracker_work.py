@@ -129,7 +129,7 @@ class StoryTracker:
         found = session_seal(self._context)
         if found is None or confinement is None:
             return confinement
-        return replace(found.seal.around(confinement, found.stores, os.environ, found.shows), network=None)
+        return replace(found.seal.around(confinement, found.stores, found.environ, found.shows), network=None)
 
     async def keep(
         self, tracker: Tracker, docs: str, files: Iterable[Path], epic_files: Iterable[Path]

@@ -61,9 +61,11 @@ class SessionSeal(Struct, frozen=True, kw_only=True):
     """What is kept from one session: the stores that it does not see, and the variables that it lacks.
 
     In a sealed network it reaches `hosts` besides those that all sessions reach; `variables` lead it there.
+    `environ` is the user's environment.
     """
 
     seal: Seal
+    environ: Mapping[str, str]
     stores: tuple[Store, ...]
     shows: tuple[str, ...]
     withheld: tuple[str, ...]
@@ -74,13 +76,13 @@ class SessionSeal(Struct, frozen=True, kw_only=True):
         """Return the session with everything private hidden, and its network sealed. Blocks."""
         if spec.confinement is None:
             return spec
-        sealed = self.seal.around(spec.confinement, self.stores, os.environ, self.shows, self.hosts)
+        sealed = self.seal.around(spec.confinement, self.stores, self.environ, self.shows, self.hosts)
         return replace(spec, confinement=sealed, env={**spec.env, **self.variables})
 
     def missed(self, output: str, confinement: Confinement) -> str:
         """Describe what a failed session says it missed of all this; empty if nothing."""
         names = [name for name in self.withheld if name in output]
-        words = [missed(output, confinement, os.environ)]
+        words = [missed(output, confinement, self.environ)]
         if names:
             listed = ", ".join(names)
             words.append(f"it may need {listed}, which sessions do not get: `pass-env` passes variables")
@@ -104,31 +106,33 @@ def seal_git_commands(run: RunContext) -> None:
 
     What signs commits they see if git is to sign; a network they have no use for.
     """
-    found = seal_of(run.write_guard.seal, run.settings, None)
+    found = seal_of(run.write_guard.seal, run.settings, None, run.environ)
     if found is None:
         conceal(None, frozenset())
         return
     signs = run.repository.signs_commits
-    shows = (*found.shows, *(signing(os.environ, run.repository.signing_key) if signs else ()))
+    shows = (*found.shows, *(signing(run.environ, run.repository.signing_key) if signs else ()))
     closed = Network() if found.seal.network is not None else None
 
     def around(confinement: Confinement) -> Confinement:
-        return replace(found.seal.around(confinement, found.stores, os.environ, shows), network=closed)
+        return replace(found.seal.around(confinement, found.stores, run.environ, shows), network=closed)
 
     conceal(around, frozenset(found.withheld) - (SIGNING if signs else frozenset()))
 
 
 def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
     """Return what is kept from a session of an agent, or from another program; None if nothing is. Blocks."""
-    return seal_of(context.run.write_guard.seal, context.settings, agent)
+    return seal_of(context.run.write_guard.seal, context.settings, agent, context.run.environ)
 
 
-def seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> SessionSeal | None:
+def seal_of(
+    seal: Seal | None, settings: Settings, agent: Agent | None, environ: Mapping[str, str]
+) -> SessionSeal | None:
     """Return what a seal with these settings keeps from a session; None without a seal. Blocks."""
     if seal is None:
         return None
-    own = _own(agent)
-    reached = reachable_by(agent, os.environ) if agent and seal.network is not None else Reachable()
+    own = _own(agent, environ)
+    reached = reachable_by(agent, environ) if agent and seal.network is not None else Reachable()
     passed = (*settings.pass_env, *own.names)
     stores = [
         *STORES,
@@ -140,18 +144,19 @@ def seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sessi
             else ()
         ),
         *(
-            Store(what=f"the sign-in of {name}", paths=known.sign_in.places(os.environ))
+            Store(what=f"the sign-in of {name}", paths=known.sign_in.places(environ))
             for name, known in KNOWN.items()
         ),
     ]
     # A session that gets a variable also gets the place that it names.
     named = (name for store in STORES for name in store.variables if _matches(name, passed))
-    shows = [path for name in named for path in os.environ.get(name, "").split(os.pathsep) if path]
+    shows = [path for name in named for path in environ.get(name, "").split(os.pathsep) if path]
     return SessionSeal(
         seal=seal,
+        environ=environ,
         stores=tuple(stores),
         shows=(*shows, *own.places),
-        withheld=tuple(sorted(_withheld(os.environ, passed, settings))),
+        withheld=tuple(sorted(_withheld(environ, passed, settings))),
         hosts=reached.entries,
         variables={**_LEADING, **reached.variables} if seal.network is not None else {},
     )
@@ -162,21 +167,24 @@ def user_environment(context: StoryContext, agent: Agent | None = None) -> dict[
 
     What only the user may say, such as that a repository is trusted, is not handed on to a session.
     """
-    return passed_environment(context.settings, agent, sealed=context.run.write_guard.seal is not None)
+    run = context.run
+    return passed_environment(context.settings, agent, run.environ, sealed=run.write_guard.seal is not None)
 
 
-def passed_environment(settings: Settings, agent: Agent | None, *, sealed: bool) -> dict[str, str]:
+def passed_environment(
+    settings: Settings, agent: Agent | None, environ: Mapping[str, str], *, sealed: bool
+) -> dict[str, str]:
     """Return what a session with these settings has of the user's environment. Blocks."""
-    kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
+    kept = {name: value for name, value in scrubbed(environ).items() if name not in _USERS_OWN}
     if not sealed:
         return kept
-    passed = (*settings.pass_env, *_own(agent).names)
+    passed = (*settings.pass_env, *_own(agent, environ).names)
     withheld = _withheld(kept, passed, settings)
     return {name: value for name, value in kept.items() if name not in withheld}
 
 
-def _own(agent: Agent | None) -> Credentials:
-    return credentials_of(agent, os.environ) if agent else Credentials()
+def _own(agent: Agent | None, environ: Mapping[str, str]) -> Credentials:
+    return credentials_of(agent, environ) if agent else Credentials()
 
 
 def _withheld(environ: Mapping[str, str], passed: tuple[str, ...], settings: Settings) -> set[str]:
@@ -191,11 +199,12 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 def program(environ: Mapping[str, str]) -> str:
     """Return how a session calls this program: by name where its `PATH` finds it, else by its path."""
-    script = Path(sys.executable).with_name(PROGRAM)
+    script = os.path.join(os.path.dirname(sys.executable), PROGRAM)  # noqa: PTH118, PTH120  for each session
     if not os.access(script, os.X_OK):
         return shlex.join([sys.executable, "-P", "-m", "runner"])
     found = shutil.which(PROGRAM, path=environ.get("PATH"))
-    return PROGRAM if found and Path(found).resolve() == script.resolve() else shlex.quote(str(script))
+    ours = found is not None and os.path.realpath(found) == os.path.realpath(script)
+    return PROGRAM if ours else shlex.quote(script)
 
 
 def environment_of(
