@@ -15,6 +15,7 @@ import os
 import shlex
 import time
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -168,6 +169,7 @@ def _is_running(holder: Holder) -> bool:
     return holder.boot_id == boot_id() and holder.start_ticks == _start_ticks(holder.pid)
 
 
+@cache
 def boot_id() -> str:
     """Return the id of this boot of the machine; empty if the system has none."""
     try:

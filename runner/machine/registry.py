@@ -156,9 +156,7 @@ class Registry:
 
     def _found(self, now: float, *, but: str = "") -> Iterator[_Found]:
         own = file_name(but).removesuffix(SUFFIX) if but else ""
-        for path, modified in self._files(SUFFIX):
-            if own and path.name.startswith(own):
-                continue
+        for path, modified in self._files(SUFFIX, but=own):
             try:
                 entry = _from_json(_load(path), now)
             except FileNotFoundError:
@@ -168,12 +166,17 @@ class Registry:
             # A file from the future is as suspect as an old one.
             yield _Found(path=path, entry=entry, age=abs(now - entry.heartbeat))
 
-    def _files(self, suffix: str) -> list[tuple[Path, float]]:
-        """List the regular files with a suffix; links, pipes and folders are no entries."""
+    def _files(self, suffix: str, *, but: str = "") -> list[tuple[Path, float]]:
+        """List the regular files with a suffix, except those whose names begin with `but`.
+
+        Links, pipes and folders are no entries.
+        """
         found = []
         try:
             with os.scandir(self._folder) as entries:
                 for one in entries:
+                    if but and one.name.startswith(but):
+                        continue
                     if one.name.endswith(suffix) and one.is_file(follow_symlinks=False):
                         try:
                             found.append((Path(one.path), one.stat(follow_symlinks=False).st_mtime))

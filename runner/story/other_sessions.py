@@ -39,6 +39,12 @@ from runner.story.presence import Presence, Unlisted, present
 LOOK_SECONDS = 2.0
 """How often a story that waits for another session checks whether it has ended."""
 
+ALONE_SECONDS = 1.0
+"""How long a look that found no other session counts for all stories of the run.
+
+One that starts in that time finds the run in the registry, as it does while the run's sessions work.
+"""
+
 _BESIDE, _APART = "continues in the same tree", "continues in a worktree of its own"
 _KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
@@ -144,9 +150,13 @@ async def note_deviation(context: StoryContext) -> None:
 
 async def _admission(context: StoryContext) -> AdmissionResult:
     """Return whether the story may work beside the other sessions; what is odd about them is noted."""
-    others, notes = await to_thread.run_sync(_others, context)
-    for note in notes:
-        _note(context.log, note)
+    alone, now = context.run.alone, trio.current_time()
+    others: tuple[ActiveSession, ...] = ()
+    if now >= alone.until:
+        others, notes = await to_thread.run_sync(_others, context)
+        alone.until = 0.0 if others or notes else now + ALONE_SECONDS
+        for note in notes:
+            _note(context.log, note)
     return admission(
         context.mode,
         others,

@@ -168,12 +168,26 @@ async def test_a_story_that_waits_does_not_ask_again_and_obeys_a_stop(
 
 async def test_what_belongs_to_this_run_is_never_in_its_way(repo: Path) -> None:
     """Entries with the run's own id do not count, whatever their mode."""
-    tools = _tools(repo, isolation="none")
     registry = Registry(find_repository(repo).common_dir)
-    registry.write(registry.entry("own", mode="housekeeping", now=time.time(), run_id=RUN))
+    for name, run_id, in_the_way in (("own", RUN, False), ("other", "another", True)):
+        registry.write(registry.entry(name, mode="housekeeping", now=time.time(), run_id=run_id))
+        tools = _tools(repo, isolation="none")
+        assert await held_up(STORY, tools, Person(tools).ask) is in_the_way
+
+
+async def test_that_nobody_else_is_there_counts_for_a_second_and_others_never_do(
+    repo: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Who begins after the look is seen by the next one; who was found is looked for each time."""
+    del autojump_clock
+    tools = _tools(repo, isolation="none")
     assert not await held_up(STORY, tools, Person(tools).ask)
-    registry.write(registry.entry("other", mode="housekeeping", now=time.time(), run_id="another"))
-    assert await held_up(STORY, tools, Person(tools).ask)
+    with another_session(repo, "housekeeping"):
+        await trio.sleep(neighbours.ALONE_SECONDS * 0.9)
+        assert not await held_up(STORY, tools, Person(tools).ask)
+        await trio.sleep(neighbours.ALONE_SECONDS * 0.1)
+        assert await held_up(STORY, tools, Person(tools).ask)
+    assert not await held_up(STORY, tools, Person(tools).ask), "it has ended"
 
 
 async def test_a_registry_that_cannot_be_read_is_noted_once_and_blocks_nothing(repo: Path) -> None:

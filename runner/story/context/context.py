@@ -37,6 +37,12 @@ class Latest(Struct):
     sample: ResourceSample = field(default_factory=ResourceSample)
 
 
+class Alone(Struct):
+    """Until when a look that found no other sessions in the repository counts; written by whoever looks."""
+
+    until: float = 0.0
+
+
 VERIFIED = "verified"
 
 
@@ -69,6 +75,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     registry: Registry
     write_crash: Callable[[BaseException], Path]
     latest: Latest = field(default_factory=Latest)
+    alone: Alone = field(default_factory=Alone)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
     left_open: Collection[StoryId] = ()
