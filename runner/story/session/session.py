@@ -73,7 +73,8 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     session is stuck. Signs of life are checked at least every `look_seconds`, and changed files in `places`,
     else in its folder. `seal` is what is kept from it. A session of the journal has its `session_id`. `agent`
     parses its output; `conversation` is the one that it is known to use, `used_before` what that had used
-    already. `context` is for a session whose context is watched. `beside` runs while the session does.
+    already. `context` is for a session whose context is watched. `beside` runs while the session does. With
+    `sealed` the spec is under the seal already.
     """
 
     story_id: StoryId
@@ -85,6 +86,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     result_file: Path | None = None
     progress: Callable[[float, float, tuple[Path, ...]], Stuck | None] | None = None
     seal: SessionSeal | None = None
+    sealed: bool = False
     session_id: str = ""
     places: tuple[Path, ...] = ()
     look_seconds: float = LOOK_FOR_LIFE
@@ -161,7 +163,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
 
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
-    if order.seal and order.spec.confinement:
+    if order.seal and order.spec.confinement and not order.sealed:
         order = replace(order, spec=await trio.to_thread.run_sync(order.seal.around, order.spec))
     state, events = _State(), run.log
     with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:

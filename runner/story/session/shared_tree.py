@@ -7,6 +7,7 @@ from trio import to_thread
 
 from isolation.git.commits import named
 from isolation.guard.guard import UNSEEN
+from isolation.model import SessionSpec
 from isolation.shared_tree.findings import Finding, Refusals
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
@@ -25,10 +26,9 @@ def run_watched(order: SessionOrder, run: RunContext) -> Awaitable[SessionVerdic
 
 async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSharedTree) -> SessionVerdict:
     async with shared_tree.watch.session(order.story_id) as watched:
-        confinement = await to_thread.run_sync(shared_tree.confine, order.story_id)
-        spec = replace(order.spec, env={**order.spec.env, **shared_tree.refusal}, confinement=confinement)
-        places = shared_tree.activity_paths(spec.cwd, order.story_id)
-        verdict = await run_session(replace(order, spec=spec, places=places), run)
+        spec = await to_thread.run_sync(_enclosed, order, shared_tree)
+        confinement, places = spec.confinement, shared_tree.activity_paths(spec.cwd, order.story_id)
+        verdict = await run_session(replace(order, spec=spec, sealed=True, places=places), run)
     refused = await _refused(order, verdict, shared_tree)
     witness_lost = confinement is not None and confinement.witnessed and verdict.attempts is None
     notes = (*(finding.words for finding in watched.findings), *watched.notes, refused.words, refused.note)
@@ -37,6 +37,13 @@ async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSha
     if noted:
         await run.log.record(*noted)
     return _judged(verdict, watched.findings, refused)
+
+
+def _enclosed(order: SessionOrder, shared_tree: OpenSharedTree) -> SessionSpec:
+    """Return the session within its claim and under its seal. Blocks."""
+    env = {**order.spec.env, **shared_tree.refusal}
+    spec = replace(order.spec, env=env, confinement=shared_tree.confine(order.story_id))
+    return order.seal.around(spec) if order.seal else spec
 
 
 async def _refused(order: SessionOrder, verdict: SessionVerdict, shared_tree: OpenSharedTree) -> Refusals:
