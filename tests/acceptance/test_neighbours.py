@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from isolation.paths import find_repository, sessions_dir
+from runner.story.other_sessions import ALONE_SECONDS
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
 from tests.machine.registering import another_session
@@ -48,6 +49,7 @@ def test_an_other_that_comes_while_the_run_goes_on_stops_the_next_session(repo: 
     with started(repo, "run", "--json") as program:
         wait_until(here.exists, what="story a works")
         with another_session(repo.parent / "repo.worktrees" / "a", "bootstrap"):
+            time.sleep(ALONE_SECONDS)  # the look before story a counts for so long
             go.touch()
             ran = program.finish()
     assert ran.code == 5, ran.err

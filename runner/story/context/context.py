@@ -38,7 +38,7 @@ class Latest(Struct):
 
 
 class Alone(Struct):
-    """Until when a look that found no other sessions in the repository counts; written by whoever looks."""
+    """Until when a look that found no other sessions in the repository counts; written by each look."""
 
     until: float = 0.0
 
