@@ -8,6 +8,7 @@ common directory, one lease and one lock however it was reached.
 import os
 import re
 import stat
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from isolation.patterns import pattern
 EXCHANGE = ".orchestrator"
 """The folder at the top of a shared tree in which this program and the sessions exchange files."""
 
+_LONGEST_LINE = 1 << 16
 _COMPONENT = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SECTION = pattern(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
 _WORKTREE_KEY = pattern(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
@@ -57,7 +59,7 @@ def find_repository(start: Path) -> RepositoryPaths:
     for folder in (here, *here.parents):
         dot_git = folder / ".git"
         if dot_git.is_file():
-            return RepositoryPaths(top=folder, common_dir=_common_dir(_linked_git_dir(dot_git)))
+            return RepositoryPaths(top=folder, common_dir=_common_dir(_linked_git_dir(str(dot_git))))
         if _is_git_dir(dot_git):
             return RepositoryPaths(top=folder, common_dir=dot_git.resolve())
         if _is_git_dir(folder):
@@ -74,7 +76,7 @@ def own_git_dir(checkout: Path) -> Path | None:
     dot_git = f"{checkout}/.git"
     try:
         if stat.S_ISREG(os.stat(dot_git).st_mode):  # noqa: PTH116  asked for each git command, so it is quick
-            return _linked_git_dir(checkout / ".git")
+            return _linked_git_dir(dot_git)
         return _real_folder(dot_git)
     except (OSError, RepositoryError):
         return None
@@ -89,9 +91,13 @@ def main_checkout(common_dir: Path) -> Path | None:
 
 def current_branch(checkout: Path) -> str:
     """Return the branch that a checkout is on; empty if it is on none, or that is unknown."""
-    folder = own_git_dir(checkout)
+    return branch_in(own_git_dir(checkout))
+
+
+def branch_in(git_dir: Path | None) -> str:
+    """Return the branch that the checkout of a git directory is on, as `current_branch` does."""
     try:
-        head = (folder / "HEAD").read_text(errors="surrogateescape").strip() if folder else ""
+        head = os.fsdecode(_short(f"{git_dir}/HEAD")).strip() if git_dir else ""
     except OSError:
         return ""
     branch = head.removeprefix("ref: refs/heads/")
@@ -150,6 +156,7 @@ def require_component(name: str, what: str) -> str:
     return name
 
 
+@lru_cache(maxsize=64)
 def autopilot_dir(common_dir: Path) -> Path:
     """Return the program's own folder in the repository."""
     return common_dir / "autopilot"
@@ -234,11 +241,13 @@ def _is_git_dir(path: Path) -> bool:
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
-def _linked_git_dir(dot_git: Path) -> Path:
-    text = dot_git.read_bytes().decode(errors="surrogateescape")
+def _linked_git_dir(dot_git: str) -> Path:
+    text = _short(dot_git).decode(errors="surrogateescape")
     if text.startswith("gitdir:"):
         try:
-            return _real_folder(f"{dot_git.parent / text.removeprefix('gitdir:').strip()}")
+            # As text: pathlib takes longer than all else here.
+            folder = os.path.dirname(dot_git)  # noqa: PTH120
+            return _real_folder(os.path.join(folder, text.removeprefix("gitdir:").strip()))  # noqa: PTH118
         except (OSError, ValueError):
             pass  # no folder can have such a name
     raise RepositoryError(
@@ -260,7 +269,22 @@ def _real_folder(path: str) -> Path:
     finally:
         os.close(descriptor)
     # A folder that was removed has a mark behind its name.
-    return Path(found) if found[:1] == "/" and found[-1] != ")" else Path(path).resolve(strict=True)
+    return _as_path(found) if found[:1] == "/" and found[-1] != ")" else Path(path).resolve(strict=True)
+
+
+def _short(path: str) -> bytes:
+    """Read a file that holds one line, without waiting for one that is something else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _LONGEST_LINE)
+    finally:
+        os.close(descriptor)
+
+
+@lru_cache(maxsize=1024)
+def _as_path(text: str) -> Path:
+    """Return a path of this text; the same one each time, which knows its parts already."""
+    return Path(text)
 
 
 def _common_dir(git_dir: Path) -> Path:

@@ -39,7 +39,7 @@ class LockFile:
         _open_locks.add(descriptor)
 
     @classmethod
-    def attempt(cls, path: Path, *, shared: bool = False, create: bool = True) -> Self | None:
+    def attempt(cls, path: Path | str, *, shared: bool = False, create: bool = True) -> Self | None:
         """Lock `path` without waiting; None if another process holds it."""
         while True:
             # Not waiting for the other end, if a session left a FIFO there.
@@ -73,33 +73,39 @@ class LockFile:
         self.release()
 
 
-def _same_file(descriptor: int, path: Path) -> bool:
+def _same_file(descriptor: int, path: Path | str) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))  # noqa: PTH116  also text
     except FileNotFoundError:
         return False
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+def replace_file(path: Path | str, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
     """Write `data` so that readers, and a crash, see the old file or the new one, never a part.
 
     What is meaningless after a power failure need not be `durable`, which saves two waits for the disk.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    # Names as text, and no file object: a story has twenty small files written.
+    place = os.fspath(path)
+    folder, name = os.path.split(place)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")  # noqa: PTH118  text
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
             if durable:
-                os.fsync(file.fileno())
-        temporary.replace(path)
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, place)  # noqa: PTH105  text
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)  # noqa: PTH108  text
         raise
-    if not durable:
-        return
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(folder or ".")
 
 
 def write_durably(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -119,7 +125,7 @@ def write_durably(folder: Path, files: Mapping[str, bytes]) -> None:
     sync_folder(folder)
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: Path | str) -> None:
     """Make the names in a folder survive a power failure, such as that of a file that was just renamed."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

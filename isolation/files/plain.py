@@ -15,48 +15,57 @@ from isolation.files.disk import replace_file
 
 LONGEST_POINTER = 1 << 16
 """Bytes of a file that holds one line, such as a path."""
+_CHUNK = 1 << 20
 
 
-def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
+def read_plain(path: Path | str, most: int, *, follow: bool = True) -> bytes:
     """Read at most `most` bytes of a regular file, without waiting; anything else is an OSError.
 
     Unless it may `follow` links, neither the file nor a folder above it may be one.
     """
     # Without a file object, which takes longer than to read: every git command on a tree reads a dozen files.
-    descriptor = open_plain(path, follow=follow)
+    descriptor, size = _opened(os.fspath(path), follow=follow, flags=os.O_RDONLY)
     try:
-        parts, left = [], most
-        while left and (part := os.read(descriptor, min(left, 1 << 20))):
+        parts, left, chunk = [], most, min(size + 1, _CHUNK) if size else LONGEST_POINTER
+        while left and (part := os.read(descriptor, min(left, chunk))):
             parts.append(part)
             left -= len(part)
-        return b"".join(parts)
+            if most - left == size:  # all of it, as it was when it was opened
+                break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(descriptor)
 
 
-def open_plain(path: Path, *, follow: bool = True, flags: int = os.O_RDONLY) -> int:
+def open_plain(path: Path | str, *, follow: bool = True, flags: int = os.O_RDONLY) -> int:
     """Open a regular file as `read_plain` does, and return its descriptor, which the caller closes."""
+    return _opened(os.fspath(path), follow=follow, flags=flags)[0]
+
+
+def _opened(path: str, *, follow: bool, flags: int) -> tuple[int, int]:
+    """Return the descriptor of a regular file, and its size."""
     flags |= os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     if not follow and not _is_at(descriptor, path):
         os.close(descriptor)
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.dirname(path))  # noqa: PTH120  text
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor, found.st_size
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_at(descriptor: int, path: str) -> bool:
     """Whether no folder above an open file is a link."""
-    text = str(path)
     try:
         # What the kernel says is one question, for the file that is open; each folder would be one more.
-        if os.readlink(f"/proc/self/fd/{descriptor}") == text:  # noqa: PTH115  a link of procfs
+        if os.readlink(f"/proc/self/fd/{descriptor}") == path:  # noqa: PTH115  a link of procfs
             return True
     except OSError:
         pass  # not on this system
-    return os.path.realpath(path.parent) == str(path.parent)
+    folder = os.path.dirname(path)  # noqa: PTH120  text
+    return os.path.realpath(folder) == folder
 
 
 def make_plain_folder(top: Path, folder: Path) -> None:

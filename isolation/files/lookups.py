@@ -1,0 +1,47 @@
+"""Questions about files, quickly: also by paths that are text.
+
+What every story asks hundreds of times is asked without pathlib, which takes longer to join a path than the
+kernel does to answer. What cannot be looked at is not there, as with `os.path`.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+
+def is_there(path: Path | str) -> bool:
+    """Whether there is something, or a link that leads to something."""
+    return _mode(path) != 0
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether there is a folder, or a link to one."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether there is a regular file, or a link to one."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_link(path: Path | str) -> bool:
+    """Whether there is a symbolic link."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _mode(path: Path | str) -> int:
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116  see above
+    except (OSError, ValueError):
+        return 0
+
+
+def names_in(folder: Path | str) -> list[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208  names are enough
+    except OSError:
+        return []
