@@ -7,6 +7,7 @@ answers. What git documents as plain files (the `.git` file of a linked worktree
 
 import os
 import time
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,10 +19,10 @@ from isolation.git.direct.tree_look import look_at_tree, settled, staged_since
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, own_git_dir
 
-_STEP_OF_CLOCK = 10**8
+_STEP_OF_CLOCK = 3 * 10**7
 """More nanoseconds than the clock that stamps files stands still; it is ten milliseconds at most."""
-_MOST_POINTERS = 10_000
-_pointers: dict[str, tuple[tuple[int, ...], Path]] = {}
+_MOST_LINES = 10_000
+_lines: dict[str, tuple[tuple[int, ...], str]] = {}
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 
@@ -126,45 +127,55 @@ def index_identity(cwd: Path) -> tuple[int, ...]:
 def admin_dir(repository: Repository, path: Path) -> Path | None:
     """Return the git directory of a linked worktree of this repository; None if it is not one."""
     git_dir = own_git_dir(path)
-    if git_dir is None or git_dir.parent != repository.common_dir / "worktrees":
+    if git_dir is None or f"{git_dir}" != f"{repository.common_dir}/worktrees/{git_dir.name}":
         return None
-    return git_dir if _points_back(git_dir, path) else None
+    return git_dir if worktree_of(git_dir) == path else None
 
 
 def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
     """Find the registration of a path by the path back that git stores; the folder itself may be gone."""
+    listed = f"{repository.common_dir}/worktrees"
     try:
-        entries = sorted((repository.common_dir / "worktrees").iterdir())
+        names = sorted(os.listdir(listed))  # noqa: PTH208  names
     except FileNotFoundError:
         return None
-    return next((entry for entry in entries if _points_back(entry, path)), None)
+    return next((Path(listed, name) for name in names if worktree_of(f"{listed}/{name}") == path), None)
 
 
-def worktree_of(git_dir: Path) -> Path | None:
+def worktree_of(git_dir: Path | str) -> Path | None:
     """Return the checkout that a linked worktree's git directory points back to.
 
     All worktrees are asked for that before each session, so what has not changed is not read again.
     """
-    file = f"{git_dir}/gitdir"
+    pointer = line_of(f"{git_dir}/gitdir")
+    return None if pointer is None else _place_of(f"{git_dir}", pointer)
+
+
+@lru_cache(maxsize=_MOST_LINES)
+def _place_of(git_dir: str, pointer: str) -> Path:
+    """Return the checkout by the path back; newer versions of git can keep a relative one."""
+    return Path(os.path.normpath(os.path.join(git_dir, pointer))).parent  # noqa: PTH118  as it was written
+
+
+def line_of(file: str) -> str | None:
+    """Return the one line of a small file of git's list of worktrees; None if it cannot be read.
+
+    Such files are asked for again and again, one for each worktree. So what was read is kept, as long as the
+    file system says the same of the file.
+    """
     try:
         found = os.stat(file)  # noqa: PTH116  many, as text
         state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        known = _pointers.get(file)
+        known = _lines.get(file)
         if known is not None and known[0] == state:
             return known[1]
-        pointer = os.fsdecode(read_plain(Path(file), LONGEST_POINTER)).rstrip("\n")
+        line = os.fsdecode(read_plain(file, LONGEST_POINTER)).rstrip("\n")
     except OSError:
         return None
-    # Newer versions of git can keep relative paths here.
-    worktree = Path(os.path.normpath(git_dir / pointer)).parent
     age = time.time_ns() - found.st_ctime_ns
     # What changes while the clock of the file system shows the same time would look the same.
     if found.st_ctime_ns % 10**9 and age > _STEP_OF_CLOCK:
-        if len(_pointers) >= _MOST_POINTERS:
-            _pointers.clear()
-        _pointers[file] = (state, worktree)
-    return worktree
-
-
-def _points_back(git_dir: Path, path: Path) -> bool:
-    return worktree_of(git_dir) == path
+        if len(_lines) >= _MOST_LINES:
+            _lines.clear()
+        _lines[file] = (state, line)
+    return line

@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.errors import RepositoryError
-from isolation.files.plain import LONGEST_POINTER, read_plain
-from isolation.git.checkout import admin_dir_of_missing, worktree_of
+from isolation.files.lookups import is_there
+from isolation.git.checkout import admin_dir_of_missing, line_of, worktree_of
 from isolation.git.contained.object_store import drop_store
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -52,9 +52,9 @@ def lock_reason(run_id: str, story_id: str) -> str:
     return f"autopilot-multi run {run_id} story {story_id}"
 
 
-def is_ours(entry: Path) -> bool:
+def is_ours(entry: Path | str) -> bool:
     """Whether an entry of git's list says that it is the worktree of a story."""
-    return _REASON.fullmatch(_text(entry / "locked") or "") is not None
+    return _REASON.fullmatch(_text(f"{entry}/locked") or "") is not None
 
 
 def load_registrations(repository: Repository) -> tuple[Registration, ...]:
@@ -63,22 +63,26 @@ def load_registrations(repository: Repository) -> tuple[Registration, ...]:
     Read from its own files, as documented in gitrepository-layout, without starting a process.
     """
     common = repository.common_dir
-    if (common / "reftable").exists():  # there HEAD is not a readable file
+    if is_there(f"{common}/reftable"):  # there HEAD is not a readable file
         return _listed_by_git(repository)
-    main = _entry(common, repository.main_checkout or common)
-    folders = sorted((common / "worktrees").iterdir()) if (common / "worktrees").is_dir() else []
-    places = ((folder, worktree_of(folder)) for folder in folders)
+    main = _entry(f"{common}", repository.main_checkout or common)
+    places = ((folder, worktree_of(folder)) for folder in _folders(repository))
     linked = [_entry(folder, path) for folder, path in places if path is not None]
-    return (main, *sorted(linked, key=lambda entry: entry.path))
+    return (main, *sorted(linked, key=lambda entry: entry.path.parts))
 
 
 def linked_paths(repository: Repository) -> tuple[Path, ...]:
     """Return only the paths of the linked worktrees."""
+    return tuple(path for folder in _folders(repository) if (path := worktree_of(folder)) is not None)
+
+
+def _folders(repository: Repository) -> list[str]:
+    """Return the git directories of the linked worktrees, as text, since there are many."""
+    listed = f"{repository.common_dir}/worktrees"
     try:
-        folders = list((repository.common_dir / "worktrees").iterdir())
+        return [f"{listed}/{name}" for name in sorted(os.listdir(listed))]  # noqa: PTH208  names
     except OSError:
-        return ()
-    return tuple(path for folder in folders if (path := worktree_of(folder)) is not None)
+        return []
 
 
 def checkouts(repository: Repository) -> tuple[Path, ...]:
@@ -143,7 +147,7 @@ def move_entry(source: Path, target: Path) -> None:
 
 def entry_run(entry: Path) -> str | None:
     """Return the run that a worktree was last opened for, by its part of the git directory."""
-    match = _REASON.fullmatch(_text(entry / "locked") or "")
+    match = _REASON.fullmatch(_text(f"{entry}/locked") or "")
     return match["run"] if match else None
 
 
@@ -155,27 +159,25 @@ def removed_entries(repository: Repository) -> Path:
 def clear_begun(repository: Repository, names: re.Pattern[str]) -> None:
     """Remove entries of ours with such names that lead nowhere: git was killed while it made them."""
     for locked in (repository.common_dir / "worktrees").glob("*/locked"):
-        reason = _REASON.fullmatch(_text(locked) or "")
-        if reason and names.fullmatch(reason["story"]) and not _text(locked.with_name("gitdir")):
+        reason = _REASON.fullmatch(_text(f"{locked}") or "")
+        if reason and names.fullmatch(reason["story"]) and not _text(f"{locked.with_name('gitdir')}"):
             shutil.rmtree(locked.parent, ignore_errors=True)
 
 
-def _entry(git_dir: Path, path: Path) -> Registration:
-    head = _text(git_dir / "HEAD") or ""
+def _entry(git_dir: str, path: Path) -> Registration:
+    head = _text(f"{git_dir}/HEAD") or ""
     branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
     return Registration(
         path=path,
         head="" if branch else head,
         branch=branch.removeprefix("refs/heads/") if branch else None,
-        lock_reason=_text(git_dir / "locked"),
+        lock_reason=_text(f"{git_dir}/locked"),
     )
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return os.fsdecode(read_plain(path, LONGEST_POINTER)).strip()
-    except OSError:
-        return None
+def _text(file: str) -> str | None:
+    line = line_of(file)
+    return None if line is None else line.strip()
 
 
 def _listed_by_git(repository: Repository) -> tuple[Registration, ...]:

@@ -7,8 +7,8 @@ checked out again. A worktree whose own pointers are empty is set aside, never d
 """
 
 import os
-import re
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,29 +37,31 @@ def set_aside_torn(repository: Repository, path: Path) -> None:
 
     So are other worktrees of ours without a `commondir`: with one of these, git adds no worktree at all.
     """
-    entries = repository.common_dir / "worktrees"
-    numbered = re.compile(rf"{re.escape(path.name)}\d*")  # as git names them
+    entries, own = f"{repository.common_dir}/worktrees", path.name
     with suppress(FileNotFoundError):
-        for entry in [*entries.iterdir()]:
-            if numbered.fullmatch(entry.name) and _is_torn(entry, path):
-                _set_entry_aside(repository, entry, path)
+        for name in os.listdir(entries):  # noqa: PTH208  many, as text
+            entry, number = f"{entries}/{name}", name.removeprefix(own)
+            # As git names them: with a number if there is one of this name already.
+            numbered = name == own or (number != name and number.isdecimal())
+            if numbered and _is_torn(entry, path):
+                _set_entry_aside(repository, Path(entry), path)
             # Git writes the reason of the lock first, so an entry that came this far says whose it is.
-            elif _is_empty(entry / "commondir") and is_ours(entry):
-                _set_entry_aside(repository, entry, _tree_of(entry))
-    if _is_empty(path / ".git"):
+            elif _is_empty(f"{entry}/commondir") and is_ours(entry):
+                _set_entry_aside(repository, Path(entry), _tree_of(entry))
+    if _is_empty(f"{path}/.git"):
         if [each.name for each in path.iterdir()] == [".git"]:  # cut off before anything else was there
             (path / ".git").unlink()
         else:
             _set_aside(path)
 
 
-def _is_torn(entry: Path, path: Path) -> bool:
+def _is_torn(entry: str, path: Path) -> bool:
     """Whether an entry is that of the worktree at a path, and was cut off."""
-    belongs = _is_empty(entry / "gitdir") or worktree_of(entry) == path
-    return belongs and any(_is_empty(entry / name) for name in _POINTERS)
+    belongs = _is_empty(f"{entry}/gitdir") or worktree_of(entry) == path
+    return belongs and any(_is_empty(f"{entry}/{name}") for name in _POINTERS)
 
 
-def _tree_of(entry: Path) -> Path | None:
+def _tree_of(entry: str) -> Path | None:
     """Return the worktree of an entry; None unless both point to each other, as a session may write one."""
     path = worktree_of(entry)
     with suppress(OSError):
@@ -81,9 +83,10 @@ def _set_aside(path: Path) -> None:
         path.rename(path.with_name(f"{path.name}.torn-{secrets.token_hex(3)}"))
 
 
-def _is_empty(file: Path) -> bool:
+def _is_empty(file: str) -> bool:
     """Whether a file is there and has nothing in it."""
     try:
-        return file.is_file() and file.stat().st_size == 0
-    except OSError:
+        found = os.stat(file)  # noqa: PTH116  as above
+    except (OSError, ValueError):
         return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0

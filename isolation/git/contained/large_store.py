@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isolation.files.deletion import delete_tree
+from isolation.files.lookups import is_folder, is_link
 from isolation.paths import autopilot_dir
 from isolation.patterns import pattern
 
@@ -41,9 +42,10 @@ def large_store_of(common: Path, name: str) -> Path:
 
 def large_mounts(common: Path, name: str) -> dict[Path, Path]:
     """Return what stands where, the writable place first; empty where git-lfs stores nothing. Blocks."""
-    real = common / LARGE_FILES
-    if not real.is_dir() or real.is_symlink():
+    text = f"{common}/{LARGE_FILES}"  # where there is none, as usual, that is all that is asked
+    if not is_folder(text) or is_link(text):
         return {}
+    real = Path(text)
     own, shown = large_store_of(common, name), autopilot_dir(common) / LARGE_FILES
     for folder in (own, shown):
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,8 +57,8 @@ def take_over_large(common: Path, name: str) -> None:
 
     What the repository has goes, except for what was written a moment ago.
     """
-    store = common / LARGE_FILES / "objects"
-    for source in _stored(large_store_of(common, name) / "objects"):
+    own, store = large_store_of(common, name), common / LARGE_FILES / "objects"
+    for source in _stored(own / "objects") if is_folder(own) else ():
         place = place_of(store, source.name)
         if not place.exists() and not keep_copy(source, place):
             continue  # git-lfs is writing it, or it is not what its name says; it goes with the folder
@@ -67,7 +69,7 @@ def take_over_large(common: Path, name: str) -> None:
 
 def drop_large(common: Path, name: str) -> None:
     """Take over what is in a story's folder, then delete it. Blocks; nothing may be running there."""
-    if large_store_of(common, name).is_dir():
+    if is_folder(large_store_of(common, name)):
         take_over_large(common, name)
         delete_tree(large_store_of(common, name))
 

@@ -20,6 +20,7 @@ Invariants:
 import errno
 import hashlib
 import os
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ from msgspec import Struct
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file, sync_disk
+from isolation.files.lookups import is_folder, is_link
+from isolation.files.plain import read_plain
 from isolation.git.contained.large_store import drop_large, large_mounts, take_over_large
 from isolation.git.contained.private_refs import drop_refs
 from isolation.git.contained.stand_in_sets import release_stand_ins
@@ -98,12 +101,13 @@ def object_mounts(
     Blocks.
     """
     seen = seen or common
-    if means is not Means.MOUNTS or (common / "objects").is_symlink() or "\n" in f"{common}{seen}":
+    # What every command and every session asks is asked as text: pathlib takes longer than the answer.
+    if means is not Means.MOUNTS or is_link(f"{common}/objects") or "\n" in f"{common}{seen}":
         return None
     layout = _layout(common, name, seen)
     mounts = layout.mounts
     for folder in layout.needed:
-        if not folder.is_dir():
+        if not is_folder(folder):
             folder.mkdir(parents=True, exist_ok=True)
     _write_links(common, layout, _make_store(common, layout.store, tree))
     large = large_mounts(common, name)
@@ -246,7 +250,7 @@ def drop_store(common: Path, name: str) -> None:
     drop_refs(common, name)
     drop_large(common, name)
     release_stand_ins(autopilot_dir(common) / "seal", name)
-    if not store.is_dir():
+    if not is_folder(store):
         return
     take_over(common, name)
     with _locked(common):
@@ -269,14 +273,20 @@ def settle_stores(common: Path) -> None:
 
 def _write_links(common: Path, layout: _Layout, alternates: list[bytes]) -> None:
     """Write the file that leads a process to the repository's objects, and to their alternates."""
-    objects = common / "objects"
+    objects = f"{common}/objects"
     others = [
-        line if line.startswith((b"/", b'"')) else os.fsencode(os.path.normpath(objects / os.fsdecode(line)))
+        line
+        if line.startswith((b"/", b'"'))
+        else os.fsencode(os.path.normpath(f"{objects}/{os.fsdecode(line)}"))
         for line in alternates
         if line and not line.startswith((layout.ours, b"#"))
     ]
     text = b"".join(line + b"\n" for line in (layout.leads, *others))
-    if not layout.links.is_file() or layout.links.read_bytes() != text:
+    try:
+        same = read_plain(layout.links, len(text) + 1) == text
+    except OSError:
+        same = False
+    if not same:
         replace_file(layout.links, text, durable=False)
 
 
@@ -285,15 +295,14 @@ def _make_store(common: Path, store: Path, tree: Path | None) -> list[bytes]:
 
     Returns all alternates.
     """
-    folders, line = (store / "info", store / "pack"), os.fsencode(store)
-    lines = _lines(common)
-    if line in lines and all(folder.is_dir() for folder in folders):
+    folders, line = (f"{store}/info", f"{store}/pack"), os.fsencode(store)
+    if all(is_folder(each) for each in folders) and line in (lines := _lines(common)):
         return lines
     with _locked(common):
         if tree is not None and not tree.is_dir():
             raise WorkspaceError(f"the worktree {tree} is gone", hint="run the story again")
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103  text
         lines = _lines(common)
         if line not in lines:
             lines.append(line)
@@ -301,13 +310,13 @@ def _make_store(common: Path, store: Path, tree: Path | None) -> list[bytes]:
         return lines
 
 
-def _alternates(common: Path) -> Path:
-    return common / "objects" / "info" / "alternates"
+def _alternates(common: Path) -> str:
+    return f"{common}/objects/info/alternates"
 
 
 def _lines(common: Path) -> list[bytes]:
     try:
-        return _alternates(common).read_bytes().splitlines()
+        return read_plain(_alternates(common), sys.maxsize).splitlines()
     except OSError:
         return []
 
@@ -319,14 +328,15 @@ def _write_lines(common: Path, lines: list[bytes]) -> None:
         others = not all(line.startswith(ours) for line in lines)
         replace_file(_alternates(common), b"".join(line + b"\n" for line in lines), durable=others)
     else:
-        _alternates(common).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(_alternates(common))  # noqa: PTH108  text
 
 
 @contextmanager
 def _locked(common: Path) -> Iterator[None]:
     """Hold the right to change the alternates; its own lock, since commands run under the other one."""
-    path, deadline = autopilot_dir(common) / "alternates.lock", time.monotonic() + _LOCK_SECONDS
-    path.parent.mkdir(exist_ok=True)
+    path, deadline = f"{autopilot_dir(common)}/alternates.lock", time.monotonic() + _LOCK_SECONDS
+    autopilot_dir(common).mkdir(exist_ok=True)
     while (lock := LockFile.attempt(path)) is None:
         if time.monotonic() > deadline:
             raise RepositoryError(

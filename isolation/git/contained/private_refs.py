@@ -29,6 +29,7 @@ from msgspec import Struct
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file
+from isolation.files.lookups import is_folder, is_link, is_there
 from isolation.files.plain import read_plain
 from isolation.files.unheld_locks import remove_unheld
 from isolation.git.contained.story_branches import (
@@ -85,36 +86,43 @@ class _Place(Struct, frozen=True, kw_only=True):
     folder: Path
     heads: Path
     logs: Path
+    own_file: str
+    handed_out_file: str
     for_sessions: RefMounts
     for_commands: RefMounts
 
     @property
     def own(self) -> str:
         """The last part of the name of its own branch."""
-        return text_in(self.folder / "own") or self.name
+        return text_in(self.own_file) or self.name
 
     @property
     def handed_out(self) -> str:
         """The commit that its branch had when it was last the same inside and outside; empty for none."""
-        return text_in(self.folder / "handed-out")
+        return text_in(self.handed_out_file)
 
     @property
     def is_moved(self) -> bool:
         """Whether there may be something to take over."""
-        return commit_in(self.heads / self.own) != self.handed_out
+        return commit_in(f"{self.heads}/{self.own}") != self.handed_out
 
     def note(self, commit: str) -> None:
         """Note the commit that the branch has inside and outside."""
-        replace_file(self.folder / "handed-out", commit.encode(), durable=False)
+        replace_file(self.handed_out_file, commit.encode(), durable=False)
 
     def hand_out(self, commit: str, seen: str) -> None:
         """Note, and write, the commit that the branch has inside, unless it is not as seen any more."""
-        lock, file = self.heads / f"{self.own}.lock", self.heads / self.own
+        own = self.own
+        lock, file = self.heads / f"{own}.lock", self.heads / own
         if commit_in(file) != commit:
             try:
                 # Git's own protocol: what has made the lock may replace the file.
-                with lock.open("x") as new:
-                    new.write(f"{commit}\n")
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                new = os.open(lock, flags, 0o666)
+                try:
+                    os.write(new, f"{commit}\n".encode())
+                finally:
+                    os.close(new)
             except OSError:
                 return  # a command is writing it, or was killed there; the next one tries again
             if commit_in(file) != seen:
@@ -123,16 +131,20 @@ class _Place(Struct, frozen=True, kw_only=True):
             if not commit or not file.is_file() or file.is_symlink():
                 _remove(file)
             if commit:
-                lock.rename(file)
+                os.rename(lock, file)  # noqa: PTH104  pathlib makes one more path of it
             else:
                 lock.unlink()
         self.note(commit)
 
 
+def _folder_of(common: Path, name: str) -> Path:
+    return autopilot_dir(common) / "refs" / name
+
+
 @lru_cache(maxsize=1024)
 def _place(common: Path, name: str) -> _Place:
     """Return where everything of a story is; every command on its tree asks."""
-    folder = autopilot_dir(common) / "refs" / name
+    folder = _folder_of(common, name)
     heads, logs, listed = folder / "heads", folder / "logs", common / "packed-refs"
     shown = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
     for_sessions, for_commands = (
@@ -149,6 +161,8 @@ def _place(common: Path, name: str) -> _Place:
         folder=folder,
         heads=heads,
         logs=logs,
+        own_file=f"{folder}/own",
+        handed_out_file=f"{folder}/handed-out",
         for_sessions=for_sessions,
         for_commands=for_commands,
     )
@@ -177,23 +191,23 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     mounts = place.for_sessions if fresh else place.for_commands
     heads, logs = mounts.writable
     listed = common / "packed-refs"
-    if "/" in leaf or (common / "reftable").exists():
+    if "/" in leaf or is_there(f"{common}/reftable"):
         return None
-    if any(each.is_symlink() for each in (common / "refs", heads, logs)):
+    if any(is_link(each) for each in (f"{common}/refs", heads, logs)):
         return None
-    begun = any(each.sources[listed].exists() for each in (place.for_sessions, place.for_commands))
+    begun = any(is_there(each.sources[listed]) for each in (place.for_sessions, place.for_commands))
     for folder in (heads, logs, place.heads, place.logs):
-        if not folder.is_dir():
+        if not is_folder(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    if not listed.exists():
+    if not is_there(listed):
         listed.touch()  # only what exists can be covered
     own = place.own
     if leaf and leaf != own:
-        replace_file(place.folder / "own", leaf.encode(), durable=False)
+        replace_file(place.own_file, leaf.encode(), durable=False)
         own = leaf
     if not begun:
         with suppress(OSError):
-            replace_file(place.logs / own, read_plain(logs / own, _LONGEST_LOG), durable=False)
+            replace_file(f"{place.logs}/{own}", read_plain(f"{logs}/{own}", _LONGEST_LOG), durable=False)
     _refresh(place, own)
     if fresh:
         _write_list(mounts.sources[listed], branches_of(common).text())
@@ -306,12 +320,14 @@ def is_deleted(common: Path, name: str) -> bool:
 
 def drop_refs(common: Path, name: str) -> None:
     """Delete the view of a story's refs; nothing may be running in its worktree. Blocks."""
-    delete_tree(_place(common, name).folder)
+    folder = _folder_of(common, name)
+    if os.path.lexists(folder):
+        delete_tree(folder)
 
 
 def _refresh(place: _Place, own: str) -> None:
     """Hand out what the branch has become outside, unless something inside is still to be taken over."""
-    inside, before = commit_in(place.heads / own), place.handed_out
+    inside, before = commit_in(f"{place.heads}/{own}"), place.handed_out
     outside = _outside(place.common, PREFIX + own)
     if inside == before != outside or not inside:
         place.hand_out(outside, inside)
@@ -320,7 +336,7 @@ def _refresh(place: _Place, own: str) -> None:
 def _write_list(file: Path, text: bytes) -> None:
     """Write a list of refs, unless it is there; a new file would cost new mounts."""
     try:
-        same = file.read_bytes() == text
+        same = read_plain(file, len(text) + 1) == text
     except OSError:
         same = False
     if not same:

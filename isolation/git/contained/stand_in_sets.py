@@ -25,14 +25,14 @@ def own_stand_ins(seal: Path, name: str) -> Path:
 
     `seal` is the folder of all stand-ins.
     """
-    folder, spare = seal / _OWN / name, seal / _SPARE
+    folder, spare = seal / _OWN / name, f"{seal}/{_SPARE}"
     if os.path.lexists(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # there is none yet, or another thread has made this folder
         for left in os.listdir(spare):  # noqa: PTH208  names are enough
             with suppress(FileNotFoundError):  # it has become another worktree's
-                (spare / left).rename(folder)
+                os.rename(f"{spare}/{left}", folder)  # noqa: PTH104  text
                 break
     return folder
 
@@ -42,12 +42,13 @@ def release_stand_ins(seal: Path, name: str) -> None:
 
     Nothing may be running in the worktree.
     """
-    folder, spare = seal / _OWN / name, seal / _SPARE
+    folder, spare = f"{seal}/{_OWN}/{name}", f"{seal}/{_SPARE}"
     if not os.path.lexists(folder):
         return
     with suppress(OSError):
-        spare.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(spare)  # noqa: PTH102  text
         if len(os.listdir(spare)) < _MOST_SPARE:  # noqa: PTH208  as above
-            folder.rename(spare / os.urandom(8).hex())
+            os.rename(folder, f"{spare}/{os.urandom(8).hex()}")  # noqa: PTH104  text
             return
-    delete_tree(folder)
+    delete_tree(Path(folder))

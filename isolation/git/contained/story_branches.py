@@ -86,7 +86,7 @@ class StoryBranches:
             while self._moved:
                 name = self._moved.pop()
                 self._settled.pop(name, None)
-                self._set(name, commit_in(self._folder / name))
+                self._set(name, commit_in(f"{self._folder}/{name}"))
             return b"".join((self._packed.before, *self._lines, self._packed.after))
 
     def _read_packed(self) -> None:
@@ -117,7 +117,7 @@ class StoryBranches:
             gone.discard(name)
             state = _state(found)
             if self._settled.get(name) != state:
-                self._set(name, commit_in(self._folder / name))
+                self._set(name, commit_in(f"{self._folder}/{name}"))
                 # What changes at the same moment, by the file system's clock, might look the same.
                 if _is_settled(found, now):
                     self._settled[name] = state
@@ -169,13 +169,13 @@ def note_command(common: Path, args: tuple[str, ...], stdin: bytes | None) -> No
             branches_of(common).note(name)
 
 
-def commit_in(file: Path) -> str:
+def commit_in(file: Path | str) -> str:
     """Return the commit that the file of a ref holds; empty if there is none."""
     text = text_in(file)
     return text if _COMMIT.fullmatch(text) else ""
 
 
-def text_in(file: Path) -> str:
+def text_in(file: Path | str) -> str:
     """Return the one line of a file that a session may have written; empty if there is none."""
     try:
         data = read_plain(file, LONGEST_POINTER, follow=False)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import write_durably
+from isolation.files.lookups import is_link, is_there
 from isolation.files.plain import read_plain
 from isolation.paths import autopilot_dir
 
-_LARGEST_CONFIG = 1 << 20
+_LARGEST_CONFIG, _LARGEST_LOG = 1 << 20, 1 << 26
 _LEFT_TO_GIT = (b"extensions", b"sharedrepository")
 """What is in the configuration of a repository whose entries are not as simple: refs of another kind,
 configuration for each worktree, relative paths, access for a group."""
@@ -29,13 +30,13 @@ def is_simple(common: Path, also: Callable[[bytes], bool] | None = None) -> bool
     That has its letters in lower case.
     """
     try:
-        config = read_plain(common / "config", _LARGEST_CONFIG).lower()
+        config = read_plain(f"{common}/config", _LARGEST_CONFIG).lower()
     except OSError:
         return False
-    reftable, listed = common / "reftable", common / "worktrees"
     return (
         not any(word in config for word in _LEFT_TO_GIT)
-        and not (reftable.exists() or listed.is_symlink())
+        and not is_there(f"{common}/reftable")
+        and not is_link(f"{common}/worktrees")
         and (also is None or also(config))
     )
 
@@ -103,7 +104,7 @@ def _make_folder(path: Path) -> None:
 def first_line_of_log(common: Path, branch: str, tip: str) -> bytes:
     """Return what git logs for the HEAD of a new worktree; empty if it logs nothing."""
     try:
-        last = (common / "logs" / "refs" / "heads" / branch).read_bytes().splitlines()[-1]
+        last = read_plain(f"{common}/logs/refs/heads/{branch}", _LARGEST_LOG).splitlines()[-1]
     except (OSError, IndexError):
         return b""
     who = last.partition(b"\t")[0].split(b" ", 2)[-1]

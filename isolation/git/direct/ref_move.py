@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from isolation.files.lookups import is_folder
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.direct.linked import is_simple
 from isolation.git.direct.refs import NO_REF, has_commit, has_refs_below, read_ref
@@ -36,18 +37,18 @@ def move_ref(common: Path, top: Path, ref: str, *, commit: str, before: str, why
 
     `top` is the checkout in which git would work. The user has no folder of hooks elsewhere.
     """
-    if not is_simple(common) or os.path.lexists(common / "hooks" / _HOOK):
+    if not is_simple(common) or os.path.lexists(f"{common}/hooks/{_HOOK}"):
         return False
     if _is_checked_out(common, top, ref) or not has_commit(common, commit):
         return False
-    place = f"{common / ref}"
+    place = f"{common}/{ref}"
     with suppress(OSError), ExitStack() as held:
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        log = os.open(common / "logs" / ref, flags)
+        log = os.open(f"{common}/logs/{ref}", flags)
         held.callback(os.close, log)
         who = _last_author(log)
         with _new_value(place, commit):
-            if not who or read_plain(Path(place), LONGEST_POINTER, follow=False) != f"{before}\n".encode():
+            if not who or read_plain(place, LONGEST_POINTER, follow=False) != f"{before}\n".encode():
                 raise _LeftToGitError
             when = f"{_now()}\t{why}"
             os.write(log, b"%b %b %b\n" % (f"{before} {commit}".encode(), who, when.encode()))
@@ -62,16 +63,17 @@ def make_branch(common: Path, branch: str, commit: str, who: str) -> bool:
     elsewhere.
     """
     ref = f"{_BRANCHES}{branch}"
-    place, log = common / ref, common / "logs" / ref
+    place, log = f"{common}/{ref}", f"{common}/logs/{ref}"
     usual = _PLAIN_NAME.fullmatch(branch) and ".lock" not in branch and branch != "HEAD"
     if not usual or not who or not is_simple(common, also=_keeps_logs):
         return False
-    if os.path.lexists(common / "hooks" / _HOOK):
+    if os.path.lexists(f"{common}/hooks/{_HOOK}"):
         return False
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with _new_value(f"{place}", commit):
+        for folder in map(os.path.dirname, (place, log)):
+            if not is_folder(folder):
+                os.makedirs(folder, exist_ok=True)  # noqa: PTH103  text
+        with _new_value(place, commit):
             if not _is_free(common, branch):
                 raise _LeftToGitError
             line = f"{'0' * len(commit)} {commit} {who} {_now()}\tbranch: Created from {commit}\n"
@@ -109,7 +111,7 @@ def _is_free(common: Path, branch: str) -> bool:
     return (
         all(read_ref(common, f"{_BRANCHES}{name}") == NO_REF for name in (*above, branch))
         and not has_refs_below(common, f"{_BRANCHES}{branch}")
-        and not os.path.lexists(common / _BRANCHES / branch)
+        and not os.path.lexists(f"{common}/{_BRANCHES}{branch}")
     )
 
 
@@ -123,7 +125,7 @@ def _keeps_logs(config: bytes) -> bool:
 def _is_checked_out(common: Path, top: Path, ref: str) -> bool:
     """Whether git would write to the log of HEAD, too."""
     try:
-        head = read_plain((own_git_dir(top) or common) / "HEAD", LONGEST_POINTER)
+        head = read_plain(f"{own_git_dir(top) or common}/HEAD", LONGEST_POINTER)
     except OSError:
         return True
     return head.strip() == os.fsencode(f"ref: {ref}")

@@ -6,9 +6,11 @@ only if the repository has that commit.
 """
 
 import os
+import sys
 import zlib
 from pathlib import Path
 
+from isolation.files.lookups import is_folder, is_there
 from isolation.files.plain import read_plain
 from isolation.paths import RepositoryPaths, current_branch, own_git_dir
 from isolation.patterns import pattern
@@ -25,15 +27,16 @@ def read_ref(common: Path, ref: str) -> str | None:
 
     Whether the repository has what the id names is not known with it, see `has_commit`.
     """
-    if (common / "reftable").exists() or ".." in ref or "\0" in ref:
+    file = f"{common}/{ref}"
+    if is_there(f"{common}/reftable") or ".." in ref or "\0" in ref:
         return None
     try:
-        text = read_plain(common / ref, _LONGEST, follow=False)
+        text = read_plain(file, _LONGEST, follow=False)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return _packed(common, ref)
     except OSError:
         # A folder has the refs below this name; anything else there is for git to judge.
-        return _packed(common, ref) if (common / ref).is_dir() else None
+        return _packed(common, ref) if is_folder(file) else None
     found = text.decode(errors="replace").removesuffix("\n")
     return found if COMMIT_ID.fullmatch(found) else None
 
@@ -42,7 +45,7 @@ def read_head(common: Path, checkout: Path) -> str | None:
     """Return the id that a checkout of the user is at; None if only git can tell."""
     git_dir = own_git_dir(checkout)
     try:
-        text = read_plain(git_dir / "HEAD", _LONGEST, follow=False).decode() if git_dir else ""
+        text = read_plain(f"{git_dir}/HEAD", _LONGEST, follow=False).decode() if git_dir else ""
     except (OSError, ValueError):
         return None
     head = text.removesuffix("\n")
@@ -54,7 +57,7 @@ def read_head(common: Path, checkout: Path) -> str | None:
 def has_commit(common: Path, commit: str) -> bool:
     """Return whether a commit is there as a file of its own; False if it is not, or in a pack."""
     try:
-        start = read_plain(common / "objects" / commit[:2] / commit[2:], _LONGEST, follow=False)
+        start = read_plain(f"{common}/objects/{commit[:2]}/{commit[2:]}", _LONGEST, follow=False)
         return zlib.decompressobj().decompress(start, len(_HEADER)) == _HEADER
     except (OSError, zlib.error):
         return False
@@ -62,7 +65,7 @@ def has_commit(common: Path, commit: str) -> bool:
 
 def has_refs_below(common: Path, ref: str) -> bool:
     """Return whether there may be refs below a name, as in a folder; False is certain."""
-    if (common / "reftable").exists() or os.path.lexists(common / ref):
+    if is_there(f"{common}/reftable") or os.path.lexists(f"{common}/{ref}"):
         return True
     packed = _read_packed(common)
     return packed is None or os.fsencode(f" {ref}/") in packed
@@ -82,7 +85,7 @@ def _packed(common: Path, ref: str) -> str | None:
 def _read_packed(common: Path) -> bytes | None:
     """Return the refs that git has put into one file; None if it cannot be read."""
     try:
-        return (common / "packed-refs").read_bytes()
+        return read_plain(f"{common}/packed-refs", sys.maxsize)
     except FileNotFoundError:
         return b""
     except OSError:
