@@ -40,9 +40,10 @@ LOOK_SECONDS = 2.0
 """How often a story that waits for another session checks whether it has ended."""
 
 ALONE_SECONDS = 1.0
-"""How long a look that found no other session counts for all stories of the run.
+"""How long a look that found no other session counts for the stories of the run.
 
-One that starts in that time finds the run in the registry, as it does while the run's sessions work.
+Who starts in that time finds the run in the registry and keeps out of its way, if need be. Only a story that
+must run alone always looks for itself: beside the run, others may start.
 """
 
 _BESIDE, _APART = "continues in the same tree", "continues in a worktree of its own"
@@ -152,7 +153,7 @@ async def _admission(context: StoryContext) -> AdmissionResult:
     """Return whether the story may work beside the other sessions; what is odd about them is noted."""
     alone, now = context.run.alone, trio.current_time()
     others: tuple[ActiveSession, ...] = ()
-    if now >= alone.until:
+    if now >= alone.until or runs_alone(context.mode):
         others, notes = await to_thread.run_sync(_others, context)
         alone.until = 0.0 if others or notes else now + ALONE_SECONDS
         for note in notes:
