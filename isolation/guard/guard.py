@@ -216,7 +216,7 @@ def _attempt_in(folder: Path, protection: Protection, means: Means) -> tuple[str
             writable=(*confinement.writable, folder / "place"),
             sources={folder / "place": tree / "own"},
         )
-    answer = run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
+    answer = run_trial([str(folder), *confinement_texts(confinement)])
     words = set(answer.split())
     if not (tree / "own" / "mine").exists():
         return answer.removeprefix("failed ") or "the trial did not run", set()
@@ -249,7 +249,7 @@ def witnesses(means: Means) -> bool:
             writable=(tree / "own",),
             witnessed=tree,
         )
-        answer = run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
+        answer = run_trial([str(folder), *confinement_texts(confinement)])
     finally:
         delete_tree(folder)
     seen = read_attempts(answer.split()) if answer[:1].isdigit() else None

@@ -33,7 +33,7 @@ def _gap() -> str:
             read_only={folder: "the trial"},
             network=Network(),
         )
-        answer = run_trial([name, *map(os.fsdecode, confinement_texts(confinement))])
+        answer = run_trial([name, *confinement_texts(confinement)])
     words = answer.split()
     if "inside" not in words:
         return answer.removeprefix("failed ") or "the trial did not run"

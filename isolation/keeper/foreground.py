@@ -86,7 +86,8 @@ def _supervise(spec: SessionSpec) -> int:
         signal.signal(number, signal.SIG_IGN)
     env = {os.fsencode(name): os.fsencode(value) for name, value in spec.env.items()}
     argv = [os.fsencode(each) for each in spec.argv]
-    leader, *_ = spawn_on_terminal((os.fsencode(spec.cwd), argv, env, confinement_texts(spec.confinement)))
+    confinement = [os.fsencode(text) for text in confinement_texts(spec.confinement)]
+    leader, *_ = spawn_on_terminal((os.fsencode(spec.cwd), argv, env, confinement))
     while True:
         _, status = os.waitpid(leader, os.WUNTRACED)
         if not os.WIFSTOPPED(status):

@@ -45,6 +45,7 @@ def encode(spec: SessionSpec) -> bytes:
     entries = [f"{name}={value}" for name, value in spec.env.items()]
     texts = [str(spec.cwd.absolute()), *spec.argv, *entries]
     names_valid = all(name and "=" not in name for name in spec.env)
+    texts += confinement_texts(spec.confinement) if spec.confinement else []
     joined = "\0".join(texts)
     # NUL separates the texts of a request, and no argument of a program can hold it anyway.
     if not spec.argv or not names_valid or joined.count("\0") != len(texts) - 1:
@@ -53,12 +54,11 @@ def encode(spec: SessionSpec) -> bytes:
             "argument, or a variable without a usable name",
             hint="correct the command and the environment of the story",
         )
-    confinement = confinement_texts(spec.confinement) if spec.confinement else []
-    body = b"\0".join((os.fsencode(joined), *confinement))
+    body = os.fsencode(joined)
     return HEADER.pack(len(body), len(spec.argv), len(entries)) + body
 
 
-def confinement_texts(confinement: Confinement) -> list[bytes]:
+def confinement_texts(confinement: Confinement) -> list[str]:
     """Return a confinement as a keeper reads it: its means, then paths and hosts with a mark each."""
     overlay, network = confinement.overlay, confinement.network
     marked: list[tuple[bytes, Path | str]] = [(CLOSED, path) for path in confinement.read_only]
@@ -77,7 +77,7 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
         marked += [(DIRECT, pattern) for pattern in network.direct]
     if confinement.witnessed is not None:
         marked.append((WITNESSED, confinement.witnessed))
-    return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
+    return [confinement.means, *(f"{mark.decode()}{path}" for mark, path in marked)]
 
 
 def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:

@@ -1,6 +1,5 @@
 """Mounts of a session when something vanishes between the plan and the start."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def tried(folder: Path, *, stand_in: Path) -> str:
         },
         shown=(folder / "shown and gone",),
     )
-    return run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
+    return run_trial([str(folder), *confinement_texts(confinement)])
 
 
 def test_what_is_gone_needs_no_mount(tmp_path: Path) -> None:
