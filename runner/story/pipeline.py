@@ -271,7 +271,7 @@ class Pipeline:
                 return refused
             await presence.seen()  # other runs must be able to see it before it works
             ended = await run_watched(
-                structs.replace(order, beside=self._story_workspace.settle_soon), context.run
+                structs.replace(order, beside=self._story_workspace.beside), context.run
             )
             await self._story_workspace.survive(order.spec.cwd, worked=not verify)
             presence.end()  # the entry is withdrawn while the end is recorded

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -204,7 +204,12 @@ class StoryWorkspace:
         if self._claim is None:
             await after_checkouts(self._context.run.populate)
 
-    async def settle_soon(self) -> None:
+    @property
+    def beside(self) -> Callable[[], Awaitable[None]] | None:
+        """What runs beside the next session; None if nothing has to."""
+        return self._settle_soon if self._is_unsettled else None
+
+    async def _settle_soon(self) -> None:
         """Have the files of a new worktree on the disk while its first session works.
 
         A session that is shorter than that leaves it to `survive`, which waits for the disk anyway.
@@ -226,11 +231,14 @@ class StoryWorkspace:
 
     async def _settle_files(self) -> bool:
         """Whether that has made anything certain."""
-        opened = self._opened
-        if opened is None or opened.workspace.unsettled is None:
+        if self._opened is None or not self._is_unsettled:
             return False
-        await opened.settle()
+        await self._opened.settle()
         return True
+
+    @property
+    def _is_unsettled(self) -> bool:
+        return self._opened is not None and self._opened.workspace.unsettled is not None
 
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
