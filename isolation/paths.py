@@ -77,7 +77,7 @@ def own_git_dir(checkout: Path) -> Path | None:
     try:
         if stat.S_ISREG(os.stat(dot_git).st_mode):  # noqa: PTH116  asked for each git command, so it is quick
             return _linked_git_dir(dot_git)
-        return _real_folder(dot_git)
+        return real_folder(dot_git)
     except (OSError, RepositoryError):
         return None
 
@@ -247,7 +247,7 @@ def _linked_git_dir(dot_git: str) -> Path:
         try:
             # As text: pathlib takes longer than all else here.
             folder = os.path.dirname(dot_git)  # noqa: PTH120
-            return _real_folder(os.path.join(folder, text.removeprefix("gitdir:").strip()))  # noqa: PTH118
+            return real_folder(os.path.join(folder, text.removeprefix("gitdir:").strip()))  # noqa: PTH118
         except (OSError, ValueError):
             pass  # no folder can have such a name
     raise RepositoryError(
@@ -256,7 +256,7 @@ def _linked_git_dir(dot_git: str) -> Path:
     )
 
 
-def _real_folder(path: str) -> Path:
+def real_folder(path: str) -> Path:
     """Return where a folder really is, as the kernel says; raises OSError if it is none.
 
     Path by path, as pathlib does it, takes ten times as long.
@@ -269,7 +269,7 @@ def _real_folder(path: str) -> Path:
     finally:
         os.close(descriptor)
     # A folder that was removed has a mark behind its name.
-    return _as_path(found) if found[:1] == "/" and found[-1] != ")" else Path(path).resolve(strict=True)
+    return as_path(found) if found[:1] == "/" and found[-1] != ")" else Path(path).resolve(strict=True)
 
 
 def _short(path: str) -> bytes:
@@ -282,7 +282,7 @@ def _short(path: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _as_path(text: str) -> Path:
+def as_path(text: str) -> Path:
     """Return a path of this text; the same one each time, which knows its parts already."""
     return Path(text)
 

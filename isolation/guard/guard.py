@@ -16,9 +16,9 @@ import re
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
+from isolation.files.lookups import is_folder, is_link
 from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
 from isolation.git.contained.boundary import with_refs, with_store
@@ -36,6 +37,7 @@ from isolation.keeper.trying import run_trial
 from isolation.keeper.wire import confinement_texts, read_attempts
 from isolation.kernel.overlay import overlay_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overlay, Workspace
+from isolation.paths import as_path, real_folder
 from isolation.patterns import pattern
 
 UNSEEN = "writes that the guard refuses cannot be reported here; they show only in what a session prints"
@@ -294,8 +296,7 @@ def for_worktree(
     main = repository.main_checkout
     own_places = tuple(place for place in (main, root, common) if place)
     others = (path for path in beside if path.is_dir() and not any(map(path.is_relative_to, own_places)))
-    elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
-    closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
+    closed = dict.fromkeys(_elsewhere(repository, root), "another worktree")
     closed |= {root: "the other worktrees", common: _GIT_DIRECTORY}
     closed |= dict.fromkeys(map(_real, others), "another repository")
     closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
@@ -303,16 +304,16 @@ def for_worktree(
     git_dir = admin_dir(repository, workspace.path)
     if git_dir and means is Means.MOUNTS:
         # Git reads it for every worktree, and no command works with one that cannot be read.
-        closed[git_dir / "commondir"] = "the link to the repository"
+        closed[as_path(f"{git_dir}/commondir")] = "the link to the repository"
     folders = _commit_folders(repository, workspace, git_dir)
-    opened = (*(_real(each) for each in own if each.is_dir()), *folders)
+    opened = (*_real_folders(map(str, own)), *folders)
     confinement = Confinement(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
     seen = view.git_place if view else common
     tree = workspace.path
     confinement = with_store(confinement, common, tree.name, seen=seen, tree=tree)
-    if PurePosixPath(workspace.branch).parent.parts:  # without, no ref is open at all
+    if "/" in workspace.branch:  # without, no ref is open at all
         confinement = with_refs(confinement, common, workspace.branch, fresh=True)
     if view is None:
         return confinement
@@ -321,6 +322,16 @@ def for_worktree(
             f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
         )
     return through(view, confinement, repository, tree, git_dir=git_dir, shared=shared)
+
+
+def _elsewhere(repository: Repository, root: Path) -> Iterator[Path]:
+    """Yield the linked worktrees that are not in this folder, where they really are."""
+    folder, inside = f"{root}", f"{root}/"
+    for text in map(str, linked_paths(repository)):
+        if text.rpartition("/")[0] != folder or is_link(text):
+            path = os.path.realpath(text)
+            if path != folder and not path.startswith(inside):
+                yield Path(path)
 
 
 def machine_files(means: Means) -> dict[Path, str]:
@@ -350,14 +361,24 @@ def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, 
 
 
 def _commit_folders(repository: Repository, workspace: Workspace, git_dir: Path | None) -> tuple[Path, ...]:
-    common, namespace = repository.common_dir, PurePosixPath(workspace.branch).parent
-    folders = [common / "objects", common / "lfs", git_dir]
-    if namespace.parts:
-        refs = (common / "refs" / "heads" / namespace, common / "logs" / "refs" / "heads" / namespace)
+    common, namespace = repository.common_dir, workspace.branch.rpartition("/")[0]
+    folders = [f"{common}/objects", f"{common}/lfs", *([f"{git_dir}"] if git_dir else [])]
+    if namespace:
+        refs = (f"{common}/refs/heads/{namespace}", f"{common}/logs/refs/heads/{namespace}")
         for folder in refs:
-            folder.mkdir(parents=True, exist_ok=True)  # git removes it whenever it is empty
+            if not is_folder(folder):  # git removes it whenever it is empty
+                Path(folder).mkdir(parents=True, exist_ok=True)
         folders += refs
-    return tuple(dict.fromkeys(_real(folder) for folder in folders if folder and folder.is_dir()))
+    return tuple(dict.fromkeys(_real_folders(folders)))
+
+
+def _real_folders(folders: Iterable[str]) -> Iterator[Path]:
+    """Yield those of these folders that exist, where they really are."""
+    for folder in folders:
+        try:
+            yield real_folder(folder)
+        except OSError:
+            continue
 
 
 def refused(output: str, confinement: Confinement, cwd: Path) -> str:

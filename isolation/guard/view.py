@@ -29,7 +29,7 @@ from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.repository import Repository
 from isolation.guard.submodules import DOT_GIT, POINTER, settle_submodules
 from isolation.model import Confinement
-from isolation.paths import RepositoryPaths, git_place
+from isolation.paths import RepositoryPaths, as_path, git_place
 
 _EXCLUDE = "autopilot-view-exclude"
 """A file in the git directory of a worktree, so that it goes with it."""
@@ -111,8 +111,8 @@ def through(
     if view.git_place != view.git_dir:
         _make_mount_point(view.git_place)
 
-    # For some fifty paths a session, of which most are in the git directory: by text, which is cheap.
-    git_text, git_folder = str(view.git_dir), f"{view.git_dir}/"
+    # For some thirty paths a session, of which most are in the git directory: by text, which is cheap.
+    git_text, git_folder, place_text = f"{view.git_dir}", f"{view.git_dir}/", f"{view.git_place}"
     place_texts = tuple(map(str, view.places))
     place_folders = tuple(f"{place}/" for place in place_texts)
 
@@ -120,20 +120,24 @@ def through(
         text = str(path)
         if text == git_text:
             return view.git_place
-        return view.git_place / text[len(git_folder) :] if text.startswith(git_folder) else path
+        if text.startswith(git_folder):
+            return as_path(f"{place_text}{text[len(git_text) :]}")
+        return path
 
     def hidden(path: Path) -> bool:
         text = str(path)
-        return path == seen(path) and (text in place_texts or text.startswith(place_folders))
+        return (text in place_texts or text.startswith(place_folders)) and path == at[path]
 
-    read_only = {seen(path): what for path, what in confinement.read_only.items() if not hidden(path)}
-    writable = [seen(path) for path in confinement.writable if not hidden(path)]
-    named = (*confinement.read_only, *confinement.writable)
-    sources = {seen(path): confinement.sources.get(path, path) for path in dict.fromkeys(named)}
-    dot_git, pointer = _own_files(view, git_dir)
+    at = {path: seen(path) for path in (*confinement.read_only, *confinement.writable)}
+    read_only = {at[path]: what for path, what in confinement.read_only.items() if not hidden(path)}
+    writable = [at[path] for path in confinement.writable if not hidden(path)]
+    sources = {place: confinement.sources.get(path, path) for path, place in at.items()}
+    own = seen(git_dir)
+    dot_git, pointer = _own_files(view, git_dir, own)
     settle_submodules(repository, tree, git_dir)
-    writable.append(seen(git_dir) / "gitdir")
-    sources[seen(git_dir) / "gitdir"] = pointer
+    registered = own / "gitdir"
+    writable.append(registered)
+    sources[registered] = pointer
     for inner in view.nested:
         exclude = view.git_place / "info" / "exclude"
         sources[exclude] = _without_inner(view, git_dir, tree, inner)
@@ -141,9 +145,9 @@ def through(
     standing = (tree, *view.places)
     writable += view.places
     for place in standing:
-        sources[place] = tree
-        sources[place / ".git"] = dot_git
-        read_only[place / ".git"] = "the link to the git directory"
+        link = as_path(f"{place}/.git")
+        sources[place], sources[link] = tree, dot_git
+        read_only[link] = "the link to the git directory"
     brought = [each for each in _brought(view, repository, shared) if _can_take(tree, each[1])]
     lent = {place / relative: folder for place, (folder, relative) in product(standing, brought)}
     sources |= lent
@@ -155,7 +159,7 @@ def through(
         tree=tree,
         read_only=read_only,
         writable=tuple(dict.fromkeys(writable)),
-        sources={path: source for path, source in sources.items() if path != source},
+        sources={path: source for path, source in sources.items() if str(path) != str(source)},
     )
 
 
@@ -178,11 +182,13 @@ def _can_take(tree: Path, relative: Path) -> bool:
         return False
 
 
-def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
-    """Write what stands in for `.git` and for the registration, which a session may have changed."""
+def _own_files(view: View, git_dir: Path, place: Path) -> tuple[Path, Path]:
+    """Write what stands in for `.git` and for the registration, which a session may have changed.
+
+    `place` is where the view shows this git directory of a worktree.
+    """
     dot_git, pointer = git_dir / DOT_GIT, git_dir / POINTER
-    place = view.git_place / git_dir.relative_to(view.git_dir)
-    for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):
+    for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0]}/.git\n")):
         if not _is_text(file, os.fsencode(text)):
             replace_file(file, os.fsencode(text), durable=False)
     return dot_git, pointer
