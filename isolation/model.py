@@ -46,7 +46,7 @@ class Hidden(Struct, frozen=True, kw_only=True):
     `what` names it for a reader. `signs` is a pattern of what programs print when they miss it.
     """
 
-    stand_in: Path
+    stand_in: Path | str
     what: str
     signs: str = ""
 

@@ -117,23 +117,25 @@ class _StandIns:
         except OSError:
             self._made = set()
 
-    def at(self, place: str, *, is_folder: bool) -> Path:
+    def at(self, place: str, *, is_folder: bool) -> str:
         """Return what is mounted at a place, which is made if it is not there."""
-        inside = tuple(sorted(path for path in self._shown if path.startswith(f"{place}/")))
+        folder = f"{place}/"
+        inside = tuple(sorted(path for path in self._shown if path.startswith(folder)))
         name = _FOLDER if is_folder else _FILE
         if self._own or (inside and is_folder):
             name = _name_of(name, place, *inside)
-        made = _path(f"{self._folder}/{name}")
+        made = f"{self._folder}/{name}"  # not a path, of which there would be new ones for each worktree
         if name not in self._made:
             self._made.add(name)
-            made.parent.mkdir(parents=True, exist_ok=True)
+            target = Path(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if is_folder:
-                made.mkdir(exist_ok=True)
+                target.mkdir(exist_ok=True)
             else:
-                made.touch()
+                target.touch()
         if is_folder:
             for path in inside:
-                _show(Path(path), made / path[len(place) + 1 :])
+                _show(Path(path), Path(made, path[len(folder) :]))
         return made
 
 

@@ -222,6 +222,7 @@ def key_of(confinement: Confinement) -> Key:
 def _marked(confinement: Confinement) -> list[bytes]:
     closed = (CLOSED + os.fsencode(path) for path in confinement.read_only)
     opened = (OPEN + os.fsencode(path) for path in confinement.writable)
+    pairs: list[tuple[tuple[bytes, Path | str], ...]]
     pairs = [((STANDS, path), (SOURCE, source)) for path, source in confinement.sources.items()]
     pairs += [((HIDDEN, path), (STAND_IN, each.stand_in)) for path, each in confinement.hidden.items()]
     standing = (mark + os.fsencode(path) for pair in pairs for mark, path in pair)

@@ -30,7 +30,7 @@ def stand_ins(seal: Path, home: Path, name: str) -> dict[str, int]:
         level=EnforcementLevel.DENY, means=Means.MOUNTS, read_only={}, writable=(), store=name
     )
     sealed = Seal(folder=seal).around(confinement, [KEYS], {"HOME": str(home)})
-    found = {place.name: each.stand_in for place, each in sealed.hidden.items()}
+    found = {place.name: Path(each.stand_in) for place, each in sealed.hidden.items()}
     assert found[".key"].read_bytes() == b""
     assert [each.name for each in found[".keys"].iterdir()] == ["known"]
     assert (found[".keys"] / "known").read_bytes() == b""
