@@ -16,7 +16,7 @@ Invariants:
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations, product
 from pathlib import Path
 
@@ -111,18 +111,9 @@ def through(
     if view.git_place != view.git_dir:
         _make_mount_point(view.git_place)
 
-    # For some thirty paths a session, of which most are in the git directory: by text, which is cheap.
-    git_text, git_folder, place_text = f"{view.git_dir}", f"{view.git_dir}/", f"{view.git_place}"
+    seen = _moved(view)
     place_texts = tuple(map(str, view.places))
     place_folders = tuple(f"{place}/" for place in place_texts)
-
-    def seen(path: Path) -> Path:
-        text = str(path)
-        if text == git_text:
-            return view.git_place
-        if text.startswith(git_folder):
-            return as_path(f"{place_text}{text[len(git_text) :]}")
-        return path
 
     def hidden(path: Path) -> bool:
         text = str(path)
@@ -161,6 +152,24 @@ def through(
         writable=tuple(dict.fromkeys(writable)),
         sources={path: source for path, source in sources.items() if str(path) != str(source)},
     )
+
+
+def _moved(view: View) -> Callable[[Path], Path]:
+    """Return what tells where sessions see a path that may be in the git directory.
+
+    It is asked for some twenty paths a session, so it goes by text, which is cheap.
+    """
+    git_text, git_folder, place_text = f"{view.git_dir}", f"{view.git_dir}/", f"{view.git_place}"
+
+    def seen(path: Path) -> Path:
+        text = str(path)
+        if text == git_text:
+            return view.git_place
+        if text.startswith(git_folder):
+            return as_path(f"{place_text}{text[len(git_text) :]}")
+        return path
+
+    return seen
 
 
 def _brought(view: View, repository: Repository, shared: Sequence[str]) -> list[tuple[Path, Path]]:
