@@ -6,6 +6,7 @@ are need no git process; whatever is unusual is left to git.
 """
 
 import os
+import stat
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -227,11 +228,11 @@ def _trees(index: bytes, tip: str) -> IndexTrees | None:
 
 def _sparse_settings(repository: Repository, cwd: Path) -> Iterator[object]:
     """Yield what tells whether git would now leave out other files of a commit than before."""
-    git_dir = own_git_dir(cwd) or repository.common_dir
-    places = (repository.common_dir / "config", git_dir / "config.worktree", git_dir / "info/sparse-checkout")
-    for place in places:
+    common = repository.common_dir
+    git_dir = own_git_dir(cwd) or common
+    for place in (f"{common}/config", f"{git_dir}/config.worktree", f"{git_dir}/info/sparse-checkout"):
         try:
-            found = place.stat()
+            found = os.stat(place)  # noqa: PTH116  for each look at a claim, without pathlib
             yield (found.st_mtime_ns, found.st_size, found.st_ino)
         except OSError:
             yield None
@@ -300,31 +301,37 @@ def _others(cwd: Path, folders: Sequence[str], tracked: Collection[str]) -> list
     Those of a repository inside the tree are its own.
     """
     above = {folder for each in folders for folder in ancestors(each)}
-    if not folders or any(os.path.lexists(cwd / folder / _GIT) for folder in above):
+    if not folders or any(os.path.lexists(f"{cwd}/{folder}/{_GIT}") for folder in above):
         return None
     found: list[str] = []
     pending, looked = list(folders), 0
     while pending:
         path = pending.pop()
-        place, looked = cwd / path, looked + 1
-        if looked > _MOST_LOOKED or place.name == _GIT:
+        place, looked = f"{cwd}/{path}", looked + 1
+        if looked > _MOST_LOOKED or path.rpartition("/")[2] == _GIT:
             return None
-        if place.is_dir() and not place.is_symlink():
-            try:
-                pending += [f"{path}/{entry.name}" for entry in place.iterdir()]
-            except OSError:
-                return None
-        elif path not in tracked and os.path.lexists(place):
-            found.append(path)
+        try:
+            if stat.S_ISDIR(os.lstat(place).st_mode):
+                pending += [f"{path}/{name}" for name in os.listdir(place)]  # noqa: PTH208  names are enough
+            elif path not in tracked:
+                found.append(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return None
     return found
 
 
 def _is_entry(cwd: Path, path: str) -> bool:
     """Return whether a path is a file or link that is reached through real folders only."""
-    place = cwd / path
-    if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
+    place = f"{cwd}/{path}"
+    try:
+        if stat.S_ISDIR(os.lstat(place).st_mode):
+            return False
+    except OSError:
         return False
-    return "/" not in path or Path(os.path.realpath(place.parent)) == place.parent
+    folder = place.rpartition("/")[0]
+    return "/" not in path or os.path.realpath(folder) == folder
 
 
 def _update(

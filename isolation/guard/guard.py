@@ -145,7 +145,7 @@ class Overlaid(Protection):
         if scratch.is_relative_to(top):
             raise GuardError(f"the overlay folder {scratch} lies inside the tree {top} that it covers")
         overlay = Overlay(target=top, upper=scratch / "upper", work=scratch / "work")
-        for folder in (overlay.upper, overlay.work):
+        for folder in (scratch, overlay.upper, overlay.work):
             folder.mkdir(parents=True, exist_ok=True)
         return Confinement(
             level=self.level, means=means, read_only=closed, writable=tuple(writable), overlay=overlay

@@ -22,6 +22,7 @@ from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners, ancestors
 from isolation.errors import WorkspaceError
 from isolation.files.deletion import delete_tree
+from isolation.files.lookups import is_folder
 from isolation.git.repository import Repository, offload
 from isolation.kernel.overlay import ChangeKind, OverlayChange, overlay_changes
 from isolation.paths import EXCHANGE
@@ -64,7 +65,7 @@ class Diversion:
         """Settle the session's overlay when it is over."""
         # What a crash left in the overlay is settled first, so that it is not taken for this session's.
         # One look takes less than to wait for a thread.
-        left = await offload(self._settle, story_id) if self._upper(story_id).is_dir() else ()
+        left = await offload(self._settle, story_id) if is_folder(self._upper(story_id)) else ()
         watched = Watched(findings=left)
         try:
             yield watched
@@ -74,7 +75,7 @@ class Diversion:
 
     def _settle(self, story_id: str) -> tuple[Finding, ...]:
         upper = self._upper(story_id)
-        if not upper.is_dir():
+        if not is_folder(upper):
             return ()
         changes = [change for change in overlay_changes(upper) if not self._is_byproduct(change.path)]
         gone = list(self._deleted_paths(changes))
@@ -167,7 +168,8 @@ class Diversion:
                 continue
             source, place = upper / change.path, self._top / change.path
             self._require_real(place)
-            place.parent.mkdir(parents=True, exist_ok=True)
+            if not is_folder(place.parent):
+                place.parent.mkdir(parents=True, exist_ok=True)
             below = fingerprint_of(place)
             if change.kind is ChangeKind.FOLDER:
                 if below is not None and not below.is_folder:
@@ -188,7 +190,7 @@ class Diversion:
 
     def _require_real(self, place: Path) -> None:
         """Refuse to write through a link that the tree has where the overlay has a folder."""
-        if Path(os.path.realpath(place.parent)) != place.parent:
+        if os.path.realpath(place.parent) != str(place.parent):
             raise WorkspaceError(
                 f"{place.parent} leads elsewhere, so what was written there is not copied",
                 hint="it stays in the story's overlay",

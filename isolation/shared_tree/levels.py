@@ -28,6 +28,7 @@ from isolation.claims import globs as claims
 from isolation.claims.globs import Claim
 from isolation.claims.owners import folders_around, whole_folders
 from isolation.errors import GuardError
+from isolation.files.lookups import is_folder
 from isolation.git.repository import Repository
 from isolation.guard.guard import (
     OVERLAID,
@@ -133,7 +134,7 @@ class Divert(Level):
     def confine(self, top: Path, owned: Iterable[str], scratch: Path) -> Confinement:
         """Let a session write to `owned` directly, and to the rest of the tree through its overlay."""
         means = _require_means(self.support(scratch.parent))
-        folders = [folder for folder in _owned_folders(top, owned) if folder.is_dir()]
+        folders = [folder for folder in _owned_folders(top, owned) if is_folder(folder)]
         return _confinement(OVERLAID, top, means, folders, scratch)
 
     def open(self, tree: SharedTree) -> Enforcement:
@@ -153,9 +154,10 @@ class Divert(Level):
         top = tree.repository.top
 
         def confine(story_id: str) -> Confinement:
-            own = (f"{EXCHANGE}/{story_id}", *whole_folders(tree.claims[story_id]), *tree.folders)
-            (top / EXCHANGE / story_id).mkdir(parents=True, exist_ok=True)
-            tree.overlays.mkdir(parents=True, exist_ok=True)
+            exchanged = f"{EXCHANGE}/{story_id}"
+            own = (exchanged, *whole_folders(tree.claims[story_id]), *tree.folders)
+            if not is_folder(f"{top}/{exchanged}"):
+                (top / exchanged).mkdir(parents=True, exist_ok=True)
             made = self.confine(top, own, tree.overlays / story_id)
             # Otherwise a session could change what another story wrote before it is settled.
             closed = {**made.read_only, tree.overlays: "the overlays of other stories"}
@@ -305,8 +307,8 @@ def _owned_folders(top: Path, owned: Iterable[str]) -> list[Path]:
     """Return folders below `top`; one that a symbolic link leads out of the claim is refused."""
     folders = [top / name for name in owned]
     for folder in folders:
-        real = Path(os.path.realpath(folder))
-        if real != folder or not folder.is_relative_to(top):
+        real = os.path.realpath(folder)
+        if real != str(folder) or not folder.is_relative_to(top):
             raise GuardError(
                 f"{folder.relative_to(top) if folder.is_relative_to(top) else folder} leads elsewhere, "
                 f"to {real}, so it cannot be owned",

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -19,6 +20,7 @@ from msgspec import Struct, structs
 
 from isolation.files.disk import replace_file
 from isolation.files.lease import boot_id
+from isolation.files.lookups import is_folder
 from isolation.kernel.process_tree import load_stat
 from isolation.paths import repository_hash, sessions_dir
 from runner.core.text.amounts import MOST
@@ -118,7 +120,8 @@ class Registry:
     def write(self, entry: SessionEntry) -> None:
         """Write or renew an entry and keep fields that others added; refuse another session's file."""
         path = self._path(entry.session_id)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not is_folder(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
         before = _load_values(path)
         if not _is_of(before, entry):
             raise FileExistsError(f"{path} belongs to another session")
@@ -187,6 +190,7 @@ class Registry:
         return found
 
 
+@lru_cache(maxsize=256)
 def file_name(session_id: str) -> str:
     """Return the name of a session's file: a single path component, whatever the id contains."""
     name = quote(session_id, safe="", errors="surrogatepass")
