@@ -6,6 +6,7 @@ kernel does to answer. What cannot be looked at is not there, as with `os.path`.
 
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -39,9 +40,10 @@ def _mode(path: Path | str) -> int:
         return 0
 
 
-def names_in(folder: Path | str) -> list[str]:
-    """Return the names in a folder; none if it cannot be read."""
+def present(folder: Path | str, names: Collection[str]) -> list[str]:
+    """Return those of some names that are there in a folder, in their order, by one look if none is."""
     try:
-        return os.listdir(folder)  # noqa: PTH208  names are enough
-    except OSError:
-        return []
+        found = set(os.listdir(folder))  # noqa: PTH208  names are enough
+    except OSError:  # it may be one that cannot be listed
+        found = set(names)
+    return [name for name in names if name in found and is_there(f"{folder}/{name}")]

@@ -17,7 +17,7 @@ from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.private_refs import is_moved
 from isolation.git.direct.tree_look import look_at_tree, settled, staged_since
 from isolation.git.repository import Repository
-from isolation.paths import current_branch, own_git_dir
+from isolation.paths import branch_in, own_git_dir
 
 _STEP_OF_CLOCK = 3 * 10**7
 """More nanoseconds than the clock that stamps files stands still; it is ten milliseconds at most."""
@@ -30,7 +30,8 @@ class CheckoutStatus(Struct, frozen=True, kw_only=True):
     """The state of a checkout. `dirty` holds every path that is changed, staged, in conflict or untracked.
 
     `deep` holds the submodules in which something is uncommitted. With `compared`, which is the index, git
-    has not been asked: some of what is dirty may be ignored, or not be changed after all.
+    has not been asked: some of what is dirty may be ignored, or not be changed after all. That index is
+    plain, and in `git_dir`, the checkout's own as long as no session is alive there.
     """
 
     head: str | None
@@ -41,21 +42,28 @@ class CheckoutStatus(Struct, frozen=True, kw_only=True):
     staged: tuple[str, ...]
     deep: tuple[str, ...]
     compared: bytes = b""
+    git_dir: Path | None = None
 
 
 def seen_status(
-    repository: Repository, cwd: Path, branch: str, tip: str, index: tuple[int, ...]
+    repository: Repository,
+    cwd: Path,
+    branch: str,
+    tip: str,
+    index: tuple[int, ...],
+    *,
+    git_dir: Path | None = None,
 ) -> CheckoutStatus | None:
     """Return the status of a small worktree without a process; None if only git can tell. Blocks.
 
     `index` is what the file system said of git's index when it had the files of `tip`, and nothing else was
-    staged. No session may be alive there.
+    staged. No session may be alive there. `git_dir` is the checkout's own, if it is known.
     """
-    git_dir = own_git_dir(cwd)
+    git_dir = git_dir or own_git_dir(cwd)
     if (
         not index
         or git_dir is None
-        or current_branch(cwd) != branch
+        or branch_in(git_dir) != branch
         or is_moved(repository.common_dir, cwd.name)
     ):
         return None
@@ -71,6 +79,7 @@ def seen_status(
         staged=(),
         deep=(),
         compared=look.index,
+        git_dir=git_dir,
     )
 
 
@@ -118,15 +127,18 @@ def after_staging(cwd: Path, status: CheckoutStatus) -> CheckoutStatus:
     return replace(status, dirty=staged_since(status.compared, git_dir, len(status.head or "") // 2))
 
 
-def index_identity(cwd: Path) -> tuple[int, ...]:
+def index_identity(cwd: Path, git_dir: Path | None = None) -> tuple[int, ...]:
     """Return what the file system says of a checkout's index, before anybody else writes there. Blocks."""
-    git_dir = own_git_dir(cwd)
-    return settled(git_dir / "index") if git_dir else ()
+    git_dir = git_dir or own_git_dir(cwd)
+    return settled(f"{git_dir}/index") if git_dir else ()
 
 
-def admin_dir(repository: Repository, path: Path) -> Path | None:
-    """Return the git directory of a linked worktree of this repository; None if it is not one."""
-    git_dir = own_git_dir(path)
+def admin_dir(repository: Repository, path: Path, git_dir: Path | None = None) -> Path | None:
+    """Return the git directory of a linked worktree of this repository; None if it is not one.
+
+    `git_dir` is what its `.git` leads to, if that is known.
+    """
+    git_dir = git_dir or own_git_dir(path)
     if git_dir is None or f"{git_dir}" != f"{repository.common_dir}/worktrees/{git_dir.name}":
         return None
     return git_dir if worktree_of(git_dir) == path else None

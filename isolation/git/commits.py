@@ -19,6 +19,7 @@ from isolation.errors import (
     UncommittableError,
     WorkspaceError,
 )
+from isolation.files.lookups import present
 from isolation.files.plain import read_plain
 from isolation.git.checkout import (
     CheckoutStatus,
@@ -68,7 +69,7 @@ def named(paths: Sequence[str], most: int = _NAMED) -> str:
 
 def operation_in_progress(git_dir: Path) -> str | None:
     """Return the git operation that a checkout is in the middle of; None if there is none."""
-    return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
+    return next((_OPERATIONS[name] for name in present(git_dir, _OPERATIONS)), None)
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ def checkpoint(
             unchanged=unchanged,
             markers=markers,
             among=status.dirty if first else None,
-            index=index_identity(cwd) if first else (),
+            index=index_identity(cwd, status.git_dir) if first else (),
         )
 
 
@@ -155,7 +156,7 @@ def _to_commit(
     git_dir = own_git_dir(cwd)
     if git_dir is not None:
         settle_racy(git_dir, cwd, index, len(base) // 2)
-    seen = seen_status(repository, cwd, branch, since, index)
+    seen = seen_status(repository, cwd, branch, since, index, git_dir=git_dir)
     try:
         return _committable(repository, cwd, branch, since, seen)
     except (GitCommandError, WorkspaceError):
@@ -282,7 +283,7 @@ def _committable(
     repository: Repository, cwd: Path, branch: str, since: str, seen: CheckoutStatus | None
 ) -> tuple[CheckoutStatus, str]:
     """Return what there is to commit and the commit to build on; raises if that cannot be."""
-    hidden = reveal_hidden(repository, cwd, since)
+    hidden = () if seen else reveal_hidden(repository, cwd, since)  # what was seen has a plain index
     status = seen or read_status(repository, cwd)
     head = _require_committable(status, cwd, branch, since)
     _refuse_hidden(tuple(path for path in hidden if path in status.dirty))
@@ -308,7 +309,7 @@ def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: 
 
 def _require_finished(status: CheckoutStatus, cwd: Path) -> None:
     """Refuse a merge, a rebase and the like that the session left unfinished; it is never ended for it."""
-    git_dir = own_git_dir(cwd)
+    git_dir = status.git_dir or own_git_dir(cwd)
     if git_dir is not None and not status.conflicts:
         _clear_concluded(git_dir)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
@@ -344,10 +345,12 @@ def _clear_concluded(git_dir: Path) -> None:
     Git deletes them under a lock of the shared directory, which the write guard does not let a session
     take. Without conflicts, and with no further picks to come, only the marker is left.
     """
-    if any((git_dir / name).exists() for name in _SERIES):
+    there = present(git_dir, _OPERATIONS)
+    if any(name in _SERIES for name in there):
         return
-    for name in _MARKS:
-        (git_dir / name).unlink(missing_ok=True)
+    for name in there:
+        if name in _MARKS:
+            (git_dir / name).unlink(missing_ok=True)
 
 
 def _stage_all(repository: Repository, cwd: Path, dirty: Sequence[str]) -> None:

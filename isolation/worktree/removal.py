@@ -8,6 +8,7 @@ stories are kept for a while instead, see `removed/`.
 
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from isolation.errors import IsolationError, RepositoryError
 from isolation.files.deletion import delete_tree
+from isolation.files.lookups import is_there
+from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, admin_dir, read_status, seen_status
 from isolation.git.commit_flaws import has_plain_index
 from isolation.git.commits import named, operation_in_progress
@@ -109,18 +112,19 @@ def reason_to_keep(
 
     Git is asked for its status, unless that is known.
     """
-    git_dir = admin_dir(repository, path)
+    git_dir = admin_dir(repository, path, status.git_dir if status else None)
     if git_dir is None:
         return "it is not a worktree of this repository"
     if operation := operation_in_progress(git_dir):
         return f"it is in the middle of {operation}"
-    if (git_dir / "index.lock").exists():
+    if is_there(f"{git_dir}/index.lock"):
         return f"a git command is running in it, or was killed there: {git_dir / 'index.lock'} exists"
     status = status or read_status(repository, path)
     return (
         _unreachable(repository, status, branch)
         or _uncommitted(status)
-        or _invisible(repository, path, status.head)
+        # An index that was compared is plain, so nothing hides behind it.
+        or ("" if status.compared else _invisible(repository, path, status.head))
         or _private(repository, path, git_dir, branch)
     )
 
@@ -269,15 +273,15 @@ def _invisible(repository: Repository, path: Path, head: str | None) -> str:
 
 def _private(repository: Repository, path: Path, git_dir: Path, branch: str | None) -> str:
     """Find what would vanish with the worktree's own git directory: refs, submodules, the log of its HEAD."""
-    if any(each.is_file() for each in (git_dir / "refs").rglob("*")):
+    if is_there(f"{git_dir}/refs") and any(each.is_file() for each in (git_dir / "refs").rglob("*")):
         return "it has refs of its own"
-    if (git_dir / "modules").exists():
+    if is_there(f"{git_dir}/modules"):
         return "it holds initialized submodules"
     if branch is not None and (stashed := _stashes(repository, branch)):
         return f"its branch has {stashed} stash entr{'y' if stashed == 1 else 'ies'}"
-    elsewhere = _logged(repository.common_dir / "logs" / "refs" / "heads" / branch) if branch else set()
+    elsewhere = _logged(f"{repository.common_dir}/logs/refs/heads/{branch}") if branch else set()
     elsewhere |= _logged(log_of(repository.common_dir, path.name)) if branch else set()
-    own = _logged(git_dir / "logs" / "HEAD") - elsewhere
+    own = _logged(f"{git_dir}/logs/HEAD") - elsewhere
     if not own:
         return ""
     commits = "".join(f"{commit}\n" for commit in sorted(own)) + "".join(f"^{c}\n" for c in sorted(elsewhere))
@@ -300,13 +304,13 @@ def _stashes(repository: Repository, branch: str) -> int:
 
 def _may_have_stashes(common_dir: Path) -> bool:
     """Return cheaply whether a stash may exist; a reftable store would need a git command."""
-    return (common_dir / "logs" / "refs" / "stash").exists() or (common_dir / "reftable").exists()
+    return is_there(f"{common_dir}/logs/refs/stash") or is_there(f"{common_dir}/reftable")
 
 
-def _logged(path: Path) -> set[str]:
+def _logged(path: Path | str) -> set[str]:
     """Read the commits that a reflog names."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_plain(path, sys.maxsize).splitlines()
     except OSError:
         return set()
     commits = {word.decode("ascii", "replace") for line in lines for word in line.split(b" ", 2)[:2]}

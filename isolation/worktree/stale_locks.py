@@ -35,8 +35,17 @@ def remove_stale_locks(repository: Repository, path: Path | None, branch: str) -
 
 
 def _locks(common: Path, path: Path | None, branch: str, git_dir: Path | None) -> list[Path]:
-    of_branch = [common / "refs" / "heads" / f"{branch}.lock"]
+    of_branch = [Path(f"{common}/refs/heads/{branch}.lock")]
     if path is not None:
         of_branch.append(lock_of(common, path.name))
-    found = [*git_dir.glob("*.lock"), *git_dir.glob("refs/**/*.lock")] if git_dir is not None else []
-    return [*found, *filter(os.path.lexists, of_branch)]
+    return [*(_locks_in(git_dir) if git_dir is not None else ()), *filter(os.path.lexists, of_branch)]
+
+
+def _locks_in(git_dir: Path) -> list[Path]:
+    """Return the locks in the git directory of a worktree, and those of its own refs."""
+    try:
+        names = os.listdir(git_dir)  # noqa: PTH208  names are enough, and there is hardly ever a lock
+    except OSError:
+        return []
+    of_refs = git_dir.glob("refs/**/*.lock") if "refs" in names else ()
+    return [*(git_dir / name for name in names if name.endswith(".lock")), *of_refs]

@@ -121,9 +121,9 @@ def is_as_written(data: bytes, position: int, now: os.stat_result) -> bool:
     )
 
 
-def identity_of(index: Path) -> tuple[int, ...]:
+def identity_of(index: Path | str) -> tuple[int, ...]:
     """Return what changes whenever an index is written, as the file system has it."""
-    found = index.lstat()
+    found = os.lstat(index)
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -142,7 +142,7 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
 def load_index(git_dir: Path | None) -> bytes:
     """Read the index in a git directory that a session can write to; empty if it is none. Blocks."""
     try:
-        data = read_plain(git_dir / "index", _LARGEST, follow=False) if git_dir else b""
+        data = read_plain(f"{git_dir}/index", _LARGEST, follow=False) if git_dir else b""
     except OSError:
         return b""
     return data if len(data) < _LARGEST else b""

@@ -22,9 +22,11 @@ def settle_racy(git_dir: Path, tree: Path, left: tuple[int, ...], hash_size: int
 
     No session may be alive in the tree. What is not certain is left to git. Blocks.
     """
+    if not left or left[1] < _LEAST:
+        return
     index, lock = git_dir / "index", git_dir / "index.lock"
     with suppress(OSError, ValueError):
-        if not left or left[1] < _LEAST or identity_of(index) != left:
+        if identity_of(index) != left:
             return
         data = load_index(git_dir)
         if not is_plain(data, hash_size):

@@ -11,7 +11,7 @@ staged since, and while the file system says of each file whether it has been wr
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -43,7 +43,7 @@ class TreeLook(Struct, frozen=True, kw_only=True):
     index: bytes
 
 
-def settled(index: Path) -> tuple[int, ...]:
+def settled(index: Path | str) -> tuple[int, ...]:
     """Return the identity of an index as soon as nothing can get its time any more; empty if that is unknown.
 
     Blocks, for a few milliseconds at most.
@@ -62,7 +62,7 @@ def settled(index: Path) -> tuple[int, ...]:
 def look_at_tree(git_dir: Path, tree: Path, left: tuple[int, ...], hash_size: int) -> TreeLook | None:
     """Compare a tree with its index, as this program `left` that; None if only git can. Blocks."""
     try:
-        if not is_small(left) or identity_of(git_dir / "index") != left:
+        if not is_small(left) or identity_of(f"{git_dir}/index") != left:
             return None
         data = load_index(git_dir)
     except OSError:
@@ -78,16 +78,13 @@ def is_small(index: tuple[int, ...]) -> bool:
 def compare_tree(data: bytes, tree: Path, hash_size: int) -> TreeLook | None:
     """Compare a tree with an index of plain entries; None if only git can. Blocks."""
     try:
-        changed, names, top = [], set(), os.fsencode(tree) + b"/"
-        for position, name in entries_of(data, hash_size):
-            if data[position + _ID_AT + hash_size] & _STAGES:
-                return None  # a conflict
-            names.add(name)
-            if not _is_same(data, position, top + name):
-                changed.append(name)
-        unknown = _unknown(os.fsencode(tree), names)
+        entries = {name: position for position, name in entries_of(data, hash_size)}
+        if any(data[position + _ID_AT + hash_size] & _STAGES for position in entries.values()):
+            return None  # a conflict
+        same, unknown = _walked(data, entries, os.fsencode(tree))
     except (OSError, ValueError):
         return None
+    changed = [name for name in entries if name not in same] if len(same) < len(entries) else []
     return TreeLook(
         changed=tuple(map(os.fsdecode, changed)), unknown=tuple(map(os.fsdecode, unknown)), index=data
     )
@@ -126,34 +123,38 @@ def _contents(data: bytes, hash_size: int) -> dict[bytes, tuple[bytes, bytes]]:
     }
 
 
-def _is_same(data: bytes, position: int, path: bytes) -> bool:
-    try:
-        return is_as_written(data, position, os.lstat(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+def _walked(data: bytes, entries: Mapping[bytes, int], tree: bytes) -> tuple[set[bytes], list[bytes]]:
+    """Return which entries are as they were written, and what a tree has beyond them, by one walk.
 
-
-def _unknown(tree: bytes, names: Collection[bytes]) -> list[bytes]:
-    """Return what a tree has beyond these names; raises ValueError where that is for git to judge."""
-    folders = _folders_of(names)
-    found: list[bytes] = []
+    The entries have their positions in the index. Raises ValueError where the tree is for git to judge.
+    """
+    folders = _folders_of(entries)
+    same: set[bytes] = set()
+    unknown: list[bytes] = []
     waiting, seen = [(b"", True)], 0
     while waiting:
         prefix, known = waiting.pop()
         with os.scandir(tree + b"/" + prefix) as listed:
             for each in listed:
-                path, seen = prefix + each.name, seen + 1
-                if seen > _MOST_NAMES or (prefix and each.name.lower() == b".git"):
+                name = each.name
+                path, seen = prefix + name, seen + 1
+                if seen > _MOST_NAMES or (prefix and len(name) == len(_GIT) and name.lower() == _GIT):
                     raise ValueError("too many names, or another repository")
-                if path == b".git" or (path == _EXCHANGE and path not in folders):
-                    continue
-                is_folder = each.is_dir(follow_symlinks=False)
-                is_known = path in folders if is_folder else path in names
-                if is_folder:
+                is_known = False
+                if each.is_dir(follow_symlinks=False):
+                    if path == _GIT or (path == _EXCHANGE and path not in folders):
+                        continue
+                    is_known = path in folders
                     waiting.append((path + b"/", is_known))
+                elif path in entries:
+                    if is_as_written(data, entries[path], each.stat(follow_symlinks=False)):
+                        same.add(path)
+                    continue
+                elif path in {_GIT, _EXCHANGE}:
+                    continue
                 if known and not is_known:
-                    found.append(path)
-    return sorted(found)
+                    unknown.append(path)
+    return same, sorted(unknown)
 
 
 def _folders_of(names: Collection[bytes]) -> set[bytes]:
@@ -166,4 +167,4 @@ def _folders_of(names: Collection[bytes]) -> set[bytes]:
     return found - {b""}
 
 
-_EXCHANGE = os.fsencode(EXCHANGE)
+_GIT, _EXCHANGE = b".git", os.fsencode(EXCHANGE)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.lookups import is_folder, is_link
 from isolation.files.plain import open_plain
 from isolation.git.checkout import CheckoutStatus
 from isolation.git.commit_flaws import is_suspect
@@ -27,7 +28,6 @@ from isolation.git.plain.index import with_files
 from isolation.git.plain.objects import NewObjects, object_id
 from isolation.git.plain.trees import Blob, IndexTrees, LeftToGitError
 from isolation.git.repository import Repository
-from isolation.paths import own_git_dir
 from isolation.patterns import pattern
 
 MOST = 50
@@ -78,7 +78,7 @@ def commit_plainly(
 
     Blocks. The status must not be git's: the index is what was compared, and has the files of the branch.
     """
-    git_dir, before = own_git_dir(cwd), status.head or ""
+    git_dir, before = status.git_dir, status.head or ""
     if git_dir is None or not status.compared or len(before) != _SHA1:
         return None
     try:
@@ -157,8 +157,8 @@ def _files(tree: Path, names: Iterable[bytes], trees: IndexTrees) -> Iterator[by
         name, looked = waiting.pop(), looked + 1
         if looked > MOST:
             raise LeftToGitError("many files")
-        path = tree / os.fsdecode(name)
-        if path.is_dir() and not path.is_symlink():
+        path = f"{tree}/{os.fsdecode(name)}"
+        if is_folder(path) and not is_link(path):
             if trees.get(name) is not None:
                 raise LeftToGitError("a folder where a file was")
             waiting += [name + b"/" + os.fsencode(each) for each in os.listdir(path)]  # noqa: PTH208  only names
@@ -177,7 +177,7 @@ def _log(git_dir: Path, before: str, tip: str, signature: Signature, message: st
     subject = message.partition("\n")[0]
     line = f"{before} {tip} {signature.committer} {when}\tcommit: {subject}\n"
     with suppress(OSError):
-        log = open_plain(git_dir / "logs" / "HEAD", follow=False, flags=os.O_WRONLY | os.O_APPEND)
+        log = open_plain(f"{git_dir}/logs/HEAD", follow=False, flags=os.O_WRONLY | os.O_APPEND)
         try:
             if os.fstat(log).st_nlink == 1:
                 os.write(log, line.encode(errors="surrogateescape"))

@@ -38,22 +38,29 @@ class IndexTrees:
 
     def __init__(self, data: bytes) -> None:
         """Read an index without conflicts; raises ValueError if it has another format."""
-        self.paths: list[bytes] = []
-        self.blobs: list[Blob] = []
-        modes: dict[bytes, bytes] = {}  # only a few differ
-        for position, name in entries_of(data, _HASH):
-            if data[position + _ID_AT + _HASH] & _STAGES:
-                raise LeftToGitError("a conflict")
-            number = data[position + _MODE_AT : position + _MODE_AT + 4]
-            mode = modes.get(number) or modes.setdefault(number, b"%o" % int.from_bytes(number, "big"))
-            self.paths.append(name)
-            self.blobs.append(Blob(mode, data[position + _ID_AT : position + _ID_AT + _HASH]))
+        self._data = data
+        entries = list(entries_of(data, _HASH))
+        if any(data[position + _ID_AT + _HASH] & _STAGES for position, _ in entries):
+            raise LeftToGitError("a conflict")
+        self.paths = [name for _, name in entries]
+        self._positions = [position for position, _ in entries]
         self._known = _known_trees(data)
 
     def get(self, path: bytes) -> Blob | None:
         """Return the file at a path."""
         here = bisect_left(self.paths, path)
-        return self.blobs[here] if self.paths[here : here + 1] == [path] else None
+        return self._blob(here) if self.paths[here : here + 1] == [path] else None
+
+    @property
+    def blobs(self) -> list[Blob]:
+        """All files, in the order of their paths."""
+        return [self._blob(number) for number in range(len(self.paths))]
+
+    def _blob(self, number: int) -> Blob:
+        """Return a file by its number; only the few in the folders of a change are asked for."""
+        position = self._positions[number]
+        mode = int.from_bytes(self._data[position + _MODE_AT : position + _MODE_AT + 4], "big")
+        return Blob(b"%o" % mode, self._data[position + _ID_AT : position + _ID_AT + _HASH])
 
     def changed(self, changes: Mapping[bytes, Blob | None], add: Add) -> bytes:
         """Return the tree with some files as they are given, or gone; the trees that are new are added."""
@@ -96,7 +103,7 @@ class IndexTrees:
                 folders.add(name)
                 at = bisect_left(self.paths, prefix + name + b"0", at)  # the byte after the slash
             else:
-                files[name] = self.blobs[at]
+                files[name] = self._blob(at)
                 at += 1
         return files, folders
 

@@ -83,11 +83,13 @@ def load_layers(common_dir: Path) -> tuple[Layer, ...]:
 
 
 def _load_all(common_dir: Path) -> Iterator[Layer]:
+    folder = layers_dir(common_dir)
     with suppress(FileNotFoundError):
-        for path in layers_dir(common_dir).glob("*.layer"):
+        for name in os.listdir(folder):  # noqa: PTH208  asked for each worktree, and as a rule there are none
             with suppress(OSError, ValueError):
-                layer = from_json(path.read_bytes(), Layer)
-                if layer.name == path.stem:
+                path = folder / name
+                layer = from_json(path.read_bytes(), Layer) if path.suffix == ".layer" else None
+                if layer is not None and layer.name == path.stem:
                     yield layer
 
 

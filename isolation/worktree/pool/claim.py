@@ -7,11 +7,14 @@ after the rename it is the story's.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from isolation.files.disk import replace_file
+from isolation.files.lookups import is_link
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import admin_dir
 from isolation.git.contained.object_store import drop_store
 from isolation.git.direct.index_file import identity_of, summarize, touched
@@ -53,12 +56,12 @@ def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
     try:
         return (
             git_dir is not None
-            and not path.is_symlink()
+            and not is_link(path)
             and git_dir.name == seal.name
             and seal.surroundings == surroundings
-            and {each.name for each in git_dir.iterdir()} == ADMIN_FILES
-            and (git_dir / "HEAD").read_bytes() == f"{seal.commit}\n".encode()
-            and identity_of(git_dir / "index") == seal.index
+            and set(os.listdir(git_dir)) == ADMIN_FILES  # noqa: PTH208  names are enough
+            and read_plain(f"{git_dir}/HEAD", LONGEST_POINTER) == f"{seal.commit}\n".encode()
+            and identity_of(f"{git_dir}/index") == seal.index
         )
     except OSError:
         return False
@@ -95,16 +98,17 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
 
 def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip: str) -> None:
     """Make a spare the worktree of a story whose branch exists. Under the caller's metadata lock; blocks."""
-    git_dir = repository.common_dir / "worktrees" / spare.seal.name
+    git_dir = f"{repository.common_dir}/worktrees/{spare.seal.name}"
     if not spare.is_ready_at(tip):
-        (git_dir / BEHIND).touch()
+        Path(git_dir, BEHIND).touch()
     log = first_line_of_log(repository.common_dir, request.branch, tip)
     if log:
-        (git_dir / "logs").mkdir(exist_ok=True)
-        replace_file(git_dir / "logs" / "HEAD", log, durable=False)
+        with suppress(FileExistsError):
+            os.mkdir(f"{git_dir}/logs")  # noqa: PTH102  text, as all here
+        replace_file(f"{git_dir}/logs/HEAD", log, durable=False)
     reason = lock_reason(request.run_id, request.story_id)
-    replace_file(git_dir / "locked", reason.encode(), durable=False)
-    replace_file(git_dir / "HEAD", os.fsencode(f"ref: refs/heads/{request.branch}\n"), durable=False)
-    replace_file(git_dir / "gitdir", os.fsencode(f"{request.path / '.git'}\n"), durable=False)
-    spare.path.rename(request.path)
+    replace_file(f"{git_dir}/locked", reason.encode(), durable=False)
+    replace_file(f"{git_dir}/HEAD", os.fsencode(f"ref: refs/heads/{request.branch}\n"), durable=False)
+    replace_file(f"{git_dir}/gitdir", os.fsencode(f"{request.path}/.git\n"), durable=False)
+    os.rename(spare.seal.path, request.path)  # noqa: PTH104  text, as above
     drop_store(repository.common_dir, spare.path.name)

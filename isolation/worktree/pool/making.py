@@ -112,12 +112,12 @@ def move_to_pool(repository: Repository, path: Path, git_dir: Path, tip: str) ->
     with metadata_lock(repository.common_dir):
         try:
             # The rename first: whatever is killed after it, the story's path is free.
-            path.rename(spare)
+            os.rename(path, spare)  # noqa: PTH104  pathlib makes one more path of it
         except OSError:
             return None
-        replace_file(git_dir / "gitdir", os.fsencode(f"{spare / '.git'}\n"), durable=False)
-        replace_file(git_dir / "HEAD", f"{tip}\n".encode(), durable=False)
-        replace_file(git_dir / "locked", REASON.encode(), durable=False)
+        replace_file(f"{git_dir}/gitdir", os.fsencode(f"{spare}/.git\n"), durable=False)
+        replace_file(f"{git_dir}/HEAD", f"{tip}\n".encode(), durable=False)
+        replace_file(f"{git_dir}/locked", REASON.encode(), durable=False)
     drop_store(repository.common_dir, path.name)
     return spare
 
@@ -241,13 +241,15 @@ def _sealed(
 
 def reset_admin(git_dir: Path) -> None:
     """Delete what a worktree in which nothing has happened does not have."""
-    for entry in git_dir.iterdir():
-        if entry.name in ADMIN_FILES and entry.is_file() and not entry.is_symlink():
+    with os.scandir(git_dir) as found:
+        entries = list(found)
+    for entry in entries:
+        if entry.name in ADMIN_FILES and entry.is_file(follow_symlinks=False):
             continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
         else:
-            entry.unlink()
+            os.unlink(entry.path)  # noqa: PTH108  text
 
 
 def _restore_index(

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -191,8 +192,12 @@ def surroundings_of(repository: Repository) -> Surroundings:
     return Surroundings(digest=digest.hexdigest(), hooks=hooks)
 
 
+@cache
 def umask() -> int | None:
-    """Return the mode bits that new files do not get; None where that cannot be read without setting it."""
+    """Return the mode bits that new files do not get; None where that cannot be read without setting it.
+
+    Only a process itself can change its own, and this program never does, so it is read once.
+    """
     try:
         found = re.search(rb"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_bytes(), re.MULTILINE)
     except OSError:

@@ -14,6 +14,7 @@ Invariants:
 """
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -25,6 +26,8 @@ from msgspec.structs import replace
 from isolation.errors import IsolationError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
+from isolation.files.lookups import is_folder, is_link, is_there
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import admin_dir
 from isolation.git.direct.index_file import distrust, entries_of, identity_of, is_plain, summarize
 from isolation.git.direct.tree_look import TreeLook, compare_indexes, compare_tree, is_small, settled
@@ -116,7 +119,7 @@ class Turnover:
         if origin is None or not self._is_wanted():
             return False
         git_dir = admin_dir(self._repository, path)
-        if git_dir is None or (git_dir / UNSETTLED).exists():
+        if git_dir is None or is_there(f"{git_dir}/{UNSETTLED}"):
             return False
         if origin.surroundings != surroundings_now(self._repository):
             return False
@@ -197,7 +200,7 @@ class Turnover:
         """Bring a tree back to how it began; None if that is not possible."""
         hash_size = len(origin.commit) // 2
         try:
-            if (git_dir / "commondir").read_bytes() != b"../..\n":
+            if read_plain(f"{git_dir}/commondir", LONGEST_POINTER) != b"../..\n":
                 return None
             for name in (*look.unknown, EXCHANGE):
                 _delete(tree, name)
@@ -253,13 +256,13 @@ def can_turn_over(repository: Repository) -> bool:
 def surroundings_now(repository: Repository) -> Surroundings:
     """Return what decides how git writes the files of a commit; if it differs, that has changed."""
     settings, common = settings_of(repository), repository.common_dir
-    others = (*settings.attributes, common / "info" / "sparse-checkout", common / "config.worktree")
+    others = (*map(str, settings.attributes), f"{common}/info/sparse-checkout", f"{common}/config.worktree")
     return (settings.seen, umask(), *(_content(file) for file in others))
 
 
-def _content(file: Path) -> bytes | None:
+def _content(file: str) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_plain(file, sys.maxsize)
     except OSError:
         return None
 
@@ -267,16 +270,20 @@ def _content(file: Path) -> bytes | None:
 def _can_be_undone(look: TreeLook) -> bool:
     """Whether it is little that has changed, and nothing that decides how other files are written."""
     names = (*look.changed, *look.unknown)
-    return len(names) <= _MOST_CHANGED and not any(Path(name).name == _ATTRIBUTES for name in names)
+    if len(names) > _MOST_CHANGED:
+        return False
+    return not any(name.rstrip("/").rpartition("/")[2] == _ATTRIBUTES for name in names)
 
 
 def _delete(tree: Path, name: str) -> None:
     """Delete a file or folder of a tree, and the folders above it that are empty then."""
-    path = tree / name
-    if path.is_dir() and not path.is_symlink():
-        delete_tree(path)
+    top = f"{tree}"
+    path = f"{top}/{name}"
+    if is_folder(path) and not is_link(path):
+        delete_tree(Path(path))
     else:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108  text
     with suppress(OSError):  # not empty
-        while (path := path.parent) != tree:
-            path.rmdir()
+        while (path := path.rpartition("/")[0]) != top:
+            os.rmdir(path)  # noqa: PTH106  text
