@@ -153,8 +153,7 @@ def _to_commit(
     repository: Repository, cwd: Path, branch: str, *, base: str, since: str, index: tuple[int, ...]
 ) -> tuple[CheckoutStatus, str]:
     """Return what there is to commit and the commit to build on; put right what a session broke of these."""
-    git_dir = own_git_dir(cwd)
-    if git_dir is not None:
+    if (git_dir := own_git_dir(cwd)) is not None:
         settle_racy(git_dir, cwd, index, len(base) // 2)
     seen = seen_status(repository, cwd, branch, since, index, git_dir=git_dir)
     try:
@@ -309,8 +308,7 @@ def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: 
 
 def _require_finished(status: CheckoutStatus, cwd: Path) -> None:
     """Refuse a merge, a rebase and the like that the session left unfinished; it is never ended for it."""
-    git_dir = status.git_dir or own_git_dir(cwd)
-    if git_dir is not None and not status.conflicts:
+    if (git_dir := status.git_dir or own_git_dir(cwd)) is not None and not status.conflicts:
         _clear_concluded(git_dir)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
         raise UncommittableError(
@@ -346,10 +344,8 @@ def _clear_concluded(git_dir: Path) -> None:
     take. Without conflicts, and with no further picks to come, only the marker is left.
     """
     there = present(git_dir, _OPERATIONS)
-    if any(name in _SERIES for name in there):
-        return
-    for name in there:
-        if name in _MARKS:
+    if there and not any(name in _SERIES for name in there):
+        for name in _MARKS:
             (git_dir / name).unlink(missing_ok=True)
 
 

@@ -79,6 +79,13 @@ class _Registered(Struct, frozen=True, kw_only=True):
     spare: Spare | None = None
 
 
+class _Ready(Struct, frozen=True, kw_only=True):
+    """A filled worktree: the identity of its index, and its mark if not all is on the disk."""
+
+    index: tuple[int, ...]
+    unsettled: Path | None
+
+
 async def create_or_attach(
     repository: Repository,
     request: WorkspaceRequest,
@@ -126,7 +133,7 @@ async def create_undoable(
     if bottoms is not None and request.sparse is None:
         below = await offload(bottoms.find, request, limiter=populate_limiter)
     try:
-        registered = await offload(_register_from, repository, request, interrupted, pool, spare)
+        registered, ready = await offload(_register_from, repository, request, interrupted, pool, spare)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
     claimed, prepared = registered.spare, False
@@ -137,8 +144,9 @@ async def create_undoable(
         if bottoms is not None and below is not None and registered.made_tree:
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
-        async with place_of_checkout(populate_limiter) as leave:
-            index, unsettled = await offload(_make_ready, repository, request, registered, pool, leave)
+        if ready is None:
+            async with place_of_checkout(populate_limiter) as leave:
+                ready = await offload(_make_ready, repository, request, registered, pool, leave)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -153,8 +161,8 @@ async def create_undoable(
         head=registered.tip,
         reattached=registered.existed,
         prepared=prepared,
-        index=index,
-        unsettled=unsettled,
+        index=ready.index,
+        unsettled=ready.unsettled,
     )
     return workspace, undo
 
@@ -176,15 +184,26 @@ def _register_from(
     interrupted: bool,  # noqa: FBT001  threads take positions
     pool: Pool | None,
     spare: Spare | None,
-) -> _Registered:
-    """Register a worktree, if it can be with a spare of the pool; one that it is not used goes back."""
+) -> tuple[_Registered, "_Ready | None"]:
+    """Register a worktree, if it can be with a spare of the pool; one that it is not used goes back.
+
+    If nothing has to be checked out, it is made ready at once: another thread would only be waited for.
+    """
     if spare is None and pool is not None and pool.turnover is not None:
         spare = pool.take(request)
     try:
-        return _register(repository, request, interrupted, spare)
+        registered = _register(repository, request, interrupted, spare)
     finally:
         if pool is not None and spare is not None and spare.path.exists():
             pool.put_back(spare)
+    claimed = registered.spare
+    if claimed is None or not claimed.small or not claimed.is_ready_at(registered.tip):
+        return registered, None
+    try:
+        return registered, _make_ready(repository, request, registered, pool, lambda: None)
+    except BaseException:
+        _roll_back(repository, request, registered)
+        raise
 
 
 def _register(
@@ -346,14 +365,11 @@ def _make_ready(
     registered: _Registered,
     pool: Pool | None,
     done: Callable[[], None],
-) -> tuple[tuple[int, ...], Path | None]:
-    """Fill a worktree; return the identity of its index, and its mark if not all is on the disk.
-
-    `done` is called once no file is written any more.
-    """
+) -> _Ready:
+    """Fill a worktree. `done` is called once no file is written any more."""
     index = _fill(repository, request, registered, pool, done)
     done()
-    return index, _unsettled(repository, request, registered)
+    return _Ready(index=index, unsettled=_unsettled(repository, request, registered))
 
 
 def _fill(

@@ -57,8 +57,11 @@ def take_over_large(common: Path, name: str) -> None:
 
     What the repository has goes, except for what was written a moment ago.
     """
-    own, store = large_store_of(common, name), common / LARGE_FILES / "objects"
-    for source in _stored(own / "objects") if is_folder(own) else ():
+    own = large_store_of(common, name)
+    if not is_folder(own):
+        return
+    store = common / LARGE_FILES / "objects"
+    for source in _stored(own / "objects"):
         place = place_of(store, source.name)
         if not place.exists() and not keep_copy(source, place):
             continue  # git-lfs is writing it, or it is not what its name says; it goes with the folder

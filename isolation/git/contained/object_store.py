@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.files.deletion import delete_tree
@@ -124,7 +125,16 @@ def object_mounts(
 @lru_cache(maxsize=1024)
 def _layout(common: Path, name: str, seen: Path) -> _Layout:
     """Return where everything of a store is; every command on its tree asks."""
-    objects, ours, store = common / "objects", autopilot_dir(common), store_of(common, name)
+    usual, store = _layout_of_all(common, seen), store_of(common, name)
+    objects = common / "objects"
+    sources = {**usual.mounts.sources, objects: store, objects / "pack": store / "pack"}
+    return replace(usual, mounts=replace(usual.mounts, sources=sources), store=store)
+
+
+@lru_cache(maxsize=64)
+def _layout_of_all(common: Path, seen: Path) -> _Layout:
+    """Return what is the same for every store of a repository."""
+    objects, ours, store = common / "objects", autopilot_dir(common), store_of(common, "")
     shown, nothing = ours / "shared-objects", ours / "object-links" / "none"
     links = ours / "object-links" / repository_hash(seen)
     mounts = ObjectMounts(

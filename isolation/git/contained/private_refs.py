@@ -145,11 +145,10 @@ def _folder_of(common: Path, name: str) -> Path:
 def _place(common: Path, name: str) -> _Place:
     """Return where everything of a story is; every command on its tree asks."""
     folder = _folder_of(common, name)
-    heads, logs, listed = folder / "heads", folder / "logs", common / "packed-refs"
-    shown = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
+    heads, logs, (listed, *shown) = folder / "heads", folder / "logs", _shown(common)
     for_sessions, for_commands = (
         RefMounts(
-            writable=shown,
+            writable=tuple(shown),
             read_only={listed: "git's list of refs"},
             sources={shown[0]: heads, shown[1]: logs, listed: folder / name_of_list},
         )
@@ -166,6 +165,12 @@ def _place(common: Path, name: str) -> _Place:
         for_sessions=for_sessions,
         for_commands=for_commands,
     )
+
+
+@lru_cache(maxsize=64)
+def _shown(common: Path) -> tuple[Path, Path, Path]:
+    """Return git's list of refs, and where the branches of all stories are, and their logs."""
+    return common / "packed-refs", common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
 
 
 def lock_of(common: Path, name: str) -> Path:

@@ -8,12 +8,14 @@ search: making it has left a newer change time on the file, so git has written t
 import os
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.plain import read_plain
 from isolation.git.direct.index_file import IndexSummary
 from isolation.patterns import pattern
 from isolation.worktree.pool.seals import umask
@@ -96,17 +98,20 @@ def held_inodes(*, without: Collection[int] = ()) -> dict[tuple[int, int], str]:
         if int(process) in without:
             continue
         try:
-            os.stat(f"/proc/{process}/cwd")  # noqa: PTH116  as below
+            found = os.stat(f"/proc/{process}/cwd")  # noqa: PTH116  as below
+            held[found.st_dev, found.st_ino] = process
         except (FileNotFoundError, PermissionError):
             continue  # a part of the kernel, or nothing of it can be seen: most are
         except OSError:
             pass
         for link in _links(process):
-            with suppress(OSError):
+            try:
                 found = os.stat(link)  # noqa: PTH116  a link of procfs, not a path
-                held[found.st_dev, found.st_ino] = process
+            except OSError:
+                continue
+            held[found.st_dev, found.st_ino] = process
         with suppress(OSError):
-            maps = Path(f"/proc/{process}/maps").read_bytes()
+            maps = read_plain(f"/proc/{process}/maps", sys.maxsize)
             if b"w-s " not in maps and b"wxs " not in maps:
                 continue  # most have none, and this is quicker to see
             for number, inode in _WRITABLE_MAP.findall(maps):
@@ -121,7 +126,6 @@ def _processes() -> Iterator[str]:
 
 
 def _links(process: str) -> Iterator[str]:
-    yield f"/proc/{process}/cwd"
     yield f"/proc/{process}/root"
     with suppress(OSError):
         for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208  many, as text
