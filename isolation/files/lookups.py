@@ -1,13 +1,18 @@
 """Questions about files, quickly: also by paths that are text.
 
 What every story asks hundreds of times is asked without pathlib, which takes longer to join a path than the
-kernel does to answer. What cannot be looked at is not there, as with `os.path`.
+kernel does to answer. What is not there is no error. What cannot be looked at is one, as with pathlib: it must
+not count as gone.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
+
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, ValueError)
+"""Nothing has the name, or nothing can have it."""
 
 
 def is_there(path: Path | str) -> bool:
@@ -29,14 +34,22 @@ def is_link(path: Path | str) -> bool:
     """Whether there is a symbolic link."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
-    except (OSError, ValueError):
+    except _NOT_THERE:
+        return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         return False
 
 
 def _mode(path: Path | str) -> int:
     try:
         return os.stat(path).st_mode  # noqa: PTH116  see above
-    except (OSError, ValueError):
+    except _NOT_THERE:
+        return 0
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         return 0
 
 
