@@ -120,9 +120,9 @@ def offload(
     function: Callable[[*Ts], T], *args: *Ts, limiter: "trio.CapacityLimiter | None" = None
 ) -> Awaitable[T]:
     """Run a blocking function in a thread; a cancelled caller still waits for its end."""
-    import trio
+    from isolation.files import threads  # loads trio
 
-    return trio.to_thread.run_sync(function, *args, limiter=limiter)
+    return threads.run(function, *args, limiter=limiter)
 
 
 class Repository(Struct, frozen=True, kw_only=True, dict=True):

@@ -13,6 +13,7 @@ from pathlib import Path
 import trio
 from trio import to_thread
 
+from isolation.files import threads
 from isolation.git.registrations import checkouts
 from isolation.model import IsolationMode
 from isolation.paths import current_branch
@@ -154,7 +155,7 @@ async def _admission(context: StoryContext) -> AdmissionResult:
     alone, now = context.run.alone, trio.current_time()
     others: tuple[ActiveSession, ...] = ()
     if now >= alone.until or runs_alone(context.mode):
-        others, notes = await to_thread.run_sync(_others, context)
+        others, notes = await threads.run(_others, context)
         alone.until = 0.0 if others or notes else now + ALONE_SECONDS
         for note in notes:
             _note(context.log, note)

@@ -11,6 +11,7 @@ from typing import Protocol
 import trio
 from msgspec.structs import replace
 
+from isolation.files import threads
 from runner.machine.registry import SessionEntry
 
 BEAT_SECONDS = 60.0
@@ -108,7 +109,7 @@ class Presence:
     async def _beat(self) -> None:
         entry = replace(self._entry, heartbeat=self._clock())
         try:
-            await trio.to_thread.run_sync(self._listing.write, entry)
+            await threads.run(self._listing.write, entry)
         except OSError as error:
             if not self._complained:
                 self._note(f"other sessions cannot see {entry.session_id}: {error}")

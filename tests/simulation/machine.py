@@ -256,6 +256,7 @@ def made_up(seed: int) -> Iterator[None]:
     trio_internals._r.seed(seed)
     with (
         mock.patch("trio.to_thread.run_sync", _inline),
+        mock.patch("isolation.files.threads.run", _inline),
         mock.patch("runner.story.workspace.open_workspace", open_workspace),
         mock.patch("runner.story.workspace.checkpoint", checkpoint),
         mock.patch("runner.story.workspace.require_there"),

@@ -19,13 +19,14 @@ class Watched(Registry):
     def __init__(self, common_dir: Path) -> None:
         super().__init__(common_dir)
         self._written = trio.Event()
+        self._trio = trio.lowlevel.current_trio_token()
 
     def write(self, entry: SessionEntry) -> None:
         """Write, whatever comes of it, and tell."""
         try:
             super().write(entry)
         finally:
-            trio.from_thread.run_sync(self._tell)
+            self._trio.run_sync_soon(self._tell)
 
     def _tell(self) -> None:
         self._written.set()
@@ -37,7 +38,7 @@ class Watched(Registry):
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Watched:
+async def registry(tmp_path: Path) -> Watched:
     (tmp_path / "common").mkdir()
     return Watched(tmp_path / "common")
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Sequence
 from msgspec.structs import replace
 from trio import to_thread
 
+from isolation.files import threads
 from isolation.git.commits import named
 from isolation.guard.guard import UNSEEN
 from isolation.model import SessionSpec
@@ -26,7 +27,7 @@ def run_watched(order: SessionOrder, run: RunContext) -> Awaitable[SessionVerdic
 
 async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSharedTree) -> SessionVerdict:
     async with shared_tree.watch.session(order.story_id) as watched:
-        spec = await to_thread.run_sync(_enclosed, order, shared_tree)
+        spec = await threads.run(_enclosed, order, shared_tree)
         confinement, places = spec.confinement, shared_tree.activity_paths(spec.cwd, order.story_id)
         verdict = await run_session(replace(order, spec=spec, sealed=True, places=places), run)
     refused = await _refused(order, verdict, shared_tree)
