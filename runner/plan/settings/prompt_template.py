@@ -1,5 +1,6 @@
 """The template of prompts, the built-in or the user's; an unusable one is refused early."""
 
+from functools import cache
 from pathlib import Path
 from string import Template
 
@@ -38,7 +39,16 @@ _NEEDED = frozenset({"story", "prompt"})
 
 def load_template(path: Path | None = None) -> str:
     """Read the template of prompts; an unusable one is refused, with the reason."""
-    chosen = path or DEFAULT_TEMPLATE
+    return _load(path) if path else _default()
+
+
+@cache
+def _default() -> str:
+    """Return the built-in template, which is a part of the program; the user's may change at any time."""
+    return _load(DEFAULT_TEMPLATE)
+
+
+def _load(chosen: Path) -> str:
     try:
         text = chosen.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

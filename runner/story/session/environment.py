@@ -197,14 +197,22 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+_elsewhere: set[str | None] = set()
+"""Values of `PATH` that did not lead to this program. Its own path is right whatever is there later."""
+
+
 def program(environ: Mapping[str, str]) -> str:
     """Return how a session calls this program: by name where its `PATH` finds it, else by its path."""
     script = os.path.join(os.path.dirname(sys.executable), PROGRAM)  # noqa: PTH118, PTH120  for each session
     if not os.access(script, os.X_OK):
         return shlex.join([sys.executable, "-P", "-m", "runner"])
-    found = shutil.which(PROGRAM, path=environ.get("PATH"))
-    ours = found is not None and os.path.realpath(found) == os.path.realpath(script)
-    return PROGRAM if ours else shlex.quote(script)
+    path = environ.get("PATH")
+    if path not in _elsewhere:
+        found = shutil.which(PROGRAM, path=path)
+        if found is not None and os.path.realpath(found) == os.path.realpath(script):
+            return PROGRAM
+        _elsewhere.add(path)
+    return shlex.quote(script)
 
 
 def environment_of(
