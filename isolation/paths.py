@@ -43,7 +43,7 @@ class RepositoryPaths(Struct, frozen=True, kw_only=True):
 def folds_case(top: Path) -> bool:
     """Return whether two spellings of a name are one file here, by testing for `.git` in capitals."""
     try:
-        return (top / ".git").samefile(top / ".GIT")
+        return os.path.samefile(f"{top}/.git", f"{top}/.GIT")  # noqa: PTH121  text, as each session asks
     except OSError:
         return False
 

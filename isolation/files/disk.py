@@ -73,6 +73,15 @@ class LockFile:
         self.release()
 
 
+def attempt_in_folder(path: Path) -> LockFile | None:
+    """Lock a file without waiting, as `LockFile.attempt` does; its folder need not be there."""
+    try:
+        return LockFile.attempt(path)
+    except FileNotFoundError:
+        path.parent.mkdir(exist_ok=True)
+        return LockFile.attempt(path)
+
+
 def _same_file(descriptor: int, path: Path | str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))  # noqa: PTH116  also text

@@ -171,7 +171,7 @@ def _is_running(holder: Holder) -> bool:
 
 @cache
 def boot_id() -> str:
-    """Return the id of this boot of the machine; empty if the system has none."""
+    """Return the id of this boot of the machine, which no process outlives; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
+from isolation.files.lookups import is_file, is_folder, is_link
 
 LONGEST_POINTER = 1 << 16
 """Bytes of a file that holds one line, such as a path."""
@@ -73,14 +74,15 @@ def make_plain_folder(top: Path, folder: Path) -> None:
 
     A plain file is an error: it may be somebody's work.
     """
-    here = top
+    here = f"{top}"
     for part in folder.relative_to(top).parts:
-        here /= part
-        if not here.is_symlink() and here.is_file():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(here))
-        if here.is_symlink() or not here.is_dir():
-            here.unlink(missing_ok=True)
-            here.mkdir(exist_ok=True)
+        here = f"{here}/{part}"
+        is_a_link = is_link(here)
+        if not is_a_link and is_file(here):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), here)
+        if is_a_link or not is_folder(here):
+            Path(here).unlink(missing_ok=True)
+            Path(here).mkdir(exist_ok=True)
 
 
 def write_plain(path: Path, data: bytes) -> None:
@@ -92,7 +94,9 @@ def write_plain(path: Path, data: bytes) -> None:
 def make_room(path: Path) -> None:
     """Remove what is at a path of this program's own; a link is removed, not followed."""
     try:
-        path.unlink(missing_ok=True)
+        os.unlink(path)  # noqa: PTH108  hardly ever is there anything
+    except FileNotFoundError:
+        return
     except OSError:
         with suppress(NotADirectoryError):
             delete_tree(path)

@@ -136,7 +136,8 @@ def checkpoint(
         else:  # it has committed by itself
             files = _count_changed(repository, since, tip)
         # Alone on its base, the new commit holds just what was dirty.
-        suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
+        may_have = made.suspect if made is not None else bool(first) and may_have_markers(cwd, status.dirty)
+        suspect = may_have if first else not unchanged
         markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
         return Checkpoint(
             tip=tip,

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from isolation.errors import RepositoryError
-from isolation.files.disk import LockFile
+from isolation.files.disk import attempt_in_folder
 from isolation.paths import worktrees_lock_path
 
 LOCK_SECONDS = 60.0
@@ -25,7 +25,6 @@ def metadata_lock(common_dir: Path) -> Iterator[None]:
     Blocks, for at most a minute; not re-entrant.
     """
     path = worktrees_lock_path(common_dir)
-    path.parent.mkdir(exist_ok=True)
     deadline = time.monotonic() + LOCK_SECONDS
     # Threads queue up here first, so that one at a time competes with other processes: many threads that poll
     # the file would starve one another.
@@ -34,7 +33,7 @@ def metadata_lock(common_dir: Path) -> Iterator[None]:
         if not local.acquire(timeout=LOCK_SECONDS):
             raise _lock_timeout(path)
         held.callback(local.release)
-        while (lock := LockFile.attempt(path)) is None:
+        while (lock := attempt_in_folder(path)) is None:
             if time.monotonic() > deadline:
                 raise _lock_timeout(path)
             time.sleep(0.003)  # held for milliseconds as a rule; a blocking flock could not time out

@@ -35,10 +35,11 @@ def remove_stale_locks(repository: Repository, path: Path | None, branch: str) -
 
 
 def _locks(common: Path, path: Path | None, branch: str, git_dir: Path | None) -> list[Path]:
-    of_branch = [Path(f"{common}/refs/heads/{branch}.lock")]
+    of_branch = [f"{common}/refs/heads/{branch}.lock"]
     if path is not None:
         of_branch.append(lock_of(common, path.name))
-    return [*(_locks_in(git_dir) if git_dir is not None else ()), *filter(os.path.lexists, of_branch)]
+    found = map(Path, filter(os.path.lexists, of_branch))
+    return [*(_locks_in(git_dir) if git_dir is not None else ()), *found]
 
 
 def _locks_in(git_dir: Path) -> list[Path]:

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import LockFile, replace_file, sync_disk
+from isolation.files.disk import attempt_in_folder, replace_file, sync_disk
 from isolation.files.lookups import is_folder, is_link
 from isolation.files.plain import read_plain
 from isolation.git.contained.large_store import drop_large, large_mounts, take_over_large
@@ -259,7 +259,7 @@ def drop_store(common: Path, name: str) -> None:
     store = store_of(common, name)
     drop_refs(common, name)
     drop_large(common, name)
-    release_stand_ins(autopilot_dir(common) / "seal", name)
+    release_stand_ins(f"{autopilot_dir(common)}/seal", name)
     if not is_folder(store):
         return
     take_over(common, name)
@@ -342,12 +342,16 @@ def _write_lines(common: Path, lines: list[bytes]) -> None:
             os.unlink(_alternates(common))  # noqa: PTH108  text
 
 
+@lru_cache(maxsize=64)
+def _lock_of_alternates(common: Path) -> Path:
+    return autopilot_dir(common) / "alternates.lock"
+
+
 @contextmanager
 def _locked(common: Path) -> Iterator[None]:
     """Hold the right to change the alternates; its own lock, since commands run under the other one."""
-    path, deadline = f"{autopilot_dir(common)}/alternates.lock", time.monotonic() + _LOCK_SECONDS
-    autopilot_dir(common).mkdir(exist_ok=True)
-    while (lock := LockFile.attempt(path)) is None:
+    path, deadline = _lock_of_alternates(common), time.monotonic() + _LOCK_SECONDS
+    while (lock := attempt_in_folder(path)) is None:
         if time.monotonic() > deadline:
             raise RepositoryError(
                 f"waited {_LOCK_SECONDS:.0f} s for {path}", hint="is another autopilot-multi suspended?"

@@ -137,14 +137,14 @@ class _Place(Struct, frozen=True, kw_only=True):
         self.note(commit)
 
 
-def _folder_of(common: Path, name: str) -> Path:
-    return autopilot_dir(common) / "refs" / name
+def _folder_of(common: Path, name: str) -> str:
+    return f"{autopilot_dir(common)}/refs/{name}"
 
 
 @lru_cache(maxsize=1024)
 def _place(common: Path, name: str) -> _Place:
     """Return where everything of a story is; every command on its tree asks."""
-    folder = _folder_of(common, name)
+    folder = Path(_folder_of(common, name))
     heads, logs, (listed, *shown) = folder / "heads", folder / "logs", _shown(common)
     for_sessions, for_commands = (
         RefMounts(
@@ -173,16 +173,16 @@ def _shown(common: Path) -> tuple[Path, Path, Path]:
     return common / "packed-refs", common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
 
 
-def lock_of(common: Path, name: str) -> Path:
+def lock_of(common: Path, name: str) -> str:
     """Return the lock of a story's own branch, as its sessions make it."""
     place = _place(common, name)
-    return place.heads / f"{place.own}.lock"
+    return f"{place.heads}/{place.own}.lock"
 
 
-def log_of(common: Path, name: str) -> Path:
+def log_of(common: Path, name: str) -> str:
     """Return the log of a story's own branch, as its sessions write it."""
     place = _place(common, name)
-    return place.logs / place.own
+    return f"{place.logs}/{place.own}"
 
 
 def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False) -> RefMounts | None:
@@ -201,9 +201,9 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     if any(is_link(each) for each in (f"{common}/refs", heads, logs)):
         return None
     begun = any(is_there(each.sources[listed]) for each in (place.for_sessions, place.for_commands))
-    for folder in (heads, logs, place.heads, place.logs):
+    for folder in (heads, logs, place.folder, place.heads, place.logs):
         if not is_folder(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_folder(folder)
     if not is_there(listed):
         listed.touch()  # only what exists can be covered
     own = place.own
@@ -327,7 +327,7 @@ def drop_refs(common: Path, name: str) -> None:
     """Delete the view of a story's refs; nothing may be running in its worktree. Blocks."""
     folder = _folder_of(common, name)
     if os.path.lexists(folder):
-        delete_tree(folder)
+        delete_tree(Path(folder))
 
 
 def _refresh(place: _Place, own: str) -> None:
@@ -336,6 +336,14 @@ def _refresh(place: _Place, own: str) -> None:
     outside = _outside(place.common, PREFIX + own)
     if inside == before != outside or not inside:
         place.hand_out(outside, inside)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder; as a rule, the one above it is there."""
+    try:
+        os.mkdir(folder)  # noqa: PTH102  pathlib looks for more
+    except OSError:
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _write_list(file: Path, text: bytes) -> None:

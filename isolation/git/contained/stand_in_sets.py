@@ -37,7 +37,7 @@ def own_stand_ins(seal: Path, name: str) -> Path:
     return folder
 
 
-def release_stand_ins(seal: Path, name: str) -> None:
+def release_stand_ins(seal: Path | str, name: str) -> None:
     """Keep the stand-ins of a worktree for another one, or delete them. Blocks.
 
     Nothing may be running in the worktree.

@@ -59,10 +59,14 @@ class Files(Struct, frozen=True, kw_only=True):
 
 
 class Made(Struct, frozen=True, kw_only=True):
-    """A commit that was made, and the paths in which it differs from its parent; without any, the parent."""
+    """A commit that was made, and the paths in which it differs from its parent; without any, the parent.
+
+    If it is `suspect`, one of them may hold conflict markers.
+    """
 
     tip: str
     changed: tuple[str, ...]
+    suspect: bool
 
 
 def commit_plainly(
@@ -98,7 +102,8 @@ def commit_plainly(
                 write(index)
     except (LeftToGitError, OSError, ValueError):
         return None
-    return Made(tip=tip, changed=tuple(os.fsdecode(name) for name in sorted(files.changed)))
+    changed = tuple(os.fsdecode(name) for name in sorted(files.changed))
+    return Made(tip=tip, changed=changed, suspect=bool(files.suspect))
 
 
 def look_at(
@@ -188,7 +193,8 @@ def _log(git_dir: Path, before: str, tip: str, signature: Signature, message: st
 @contextmanager
 def _index_locked(git_dir: Path, data: bytes) -> Iterator[Callable[[bytes], None]]:
     """Hold the lock of an index that still has this content; what is written replaces it at the end."""
-    lock, written = git_dir / "index.lock", list[bytes]()
+    index, written = f"{git_dir}/index", list[bytes]()
+    lock = f"{index}.lock"
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -196,9 +202,10 @@ def _index_locked(git_dir: Path, data: bytes) -> Iterator[Callable[[bytes], None
             yield written.append
             file.write(written[0])
             file.flush()
-            lock.replace(git_dir / "index")  # still open, so it is never taken for one that was left
+            # Still open, so it is never taken for one that was left.
+            os.replace(lock, index)  # noqa: PTH105  text
     except BaseException:
-        lock.unlink(missing_ok=True)
+        Path(lock).unlink(missing_ok=True)
         raise
 
 

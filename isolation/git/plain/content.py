@@ -194,7 +194,8 @@ def may_be_ignored(settings: Settings, tree: Path, name: bytes) -> bool:
 
 def _rules(tree: Path, name: bytes, file: bytes, others: Iterable[Path]) -> Iterator[bytes]:
     """Yield the rules that hold for a path: those in the folders above it, and others."""
-    for place in (*(tree / os.fsdecode(rules) for rules in _above(name, file)), *others):
+    inside = (f"{tree}/{os.fsdecode(rules)}" for rules in _above(name, file))
+    for place in (*inside, *map(str, others)):
         try:
             text = read_plain(place, _LARGEST_RULES)
         except (FileNotFoundError, NotADirectoryError):

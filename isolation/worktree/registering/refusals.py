@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from isolation.errors import WorkspaceError
+from isolation.files.lookups import is_link
 from isolation.git.branches import require_branch_name
 from isolation.git.registrations import Registration
 from isolation.git.repository import Repository
@@ -20,10 +21,9 @@ def require_sane(repository: Repository, request: WorkspaceRequest) -> None:
     require_component(request.run_id, "run id")
     require_component(request.path.name, "worktree folder")
     require_branch_name(request.branch)
-    root = request.path.parent
-    real = Path(os.path.realpath(root))
-    if real != root or request.path.is_symlink():
-        link = request.path if request.path.is_symlink() else root
+    root, path = request.path.parent, f"{request.path}"
+    if os.path.realpath(root) != f"{root}" or is_link(path):
+        link = request.path if is_link(path) else root
         raise WorkspaceError(
             f"{link} is a symbolic link that leads to {os.path.realpath(link)}",
             hint="move it away, or set another worktree root",

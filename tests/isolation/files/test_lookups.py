@@ -52,3 +52,13 @@ def test_names_that_are_there_in_their_order(folder: Path) -> None:
     wanted = ("to-folder", "gone", "nowhere", "file", "fifo")
     assert present(folder, wanted) == ["to-folder", "file", "fifo"]
     assert present(folder / "gone", wanted) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_folder_that_cannot_be_listed_is_asked_for_each(folder: Path) -> None:
+    """A session may have taken away the right to list it; git still finds what is there."""
+    folder.chmod(0o300)
+    try:
+        assert present(folder, ("file", "gone")) == ["file"]
+    finally:
+        folder.chmod(0o700)

@@ -1,5 +1,6 @@
 """Small trees go from story to story: each story finds what a fresh worktree is, or gets one."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -12,6 +13,7 @@ import trio
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace
+from isolation.worktree import opening
 from isolation.worktree.pool import inspection, turnover
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.removal import close
@@ -272,3 +274,30 @@ def test_a_run_hands_trees_on(repo: Path, tmp_path: Path) -> None:
         names = git(repo, "show", "--name-only", "--format=", f"autopilot/s{number:02}").split()
         assert names == ["kept.txt", f"out/s{number:02}.o", f"s{number:02}.txt"]
     assert len(load_registrations(Repository.open(repo))) == 1
+
+
+async def test_a_tree_that_cannot_be_made_ready_is_no_story_s(
+    stories: Stories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, say: the tree and the branch are gone again, and the next attempt works."""
+    pool = stories.pool("run-1")
+    await stories.end(pool, await stories.open(pool))
+    branches = git(stories.repository.top, "branch", "--list")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opening, "settle", full)
+        with pytest.raises(OSError, match="No space left"):
+            await stories.open(pool)
+    assert git(stories.repository.top, "branch", "--list") == branches
+    assert len(load_registrations(stories.repository)) == 1
+    stories.require_fresh(await stories.open(pool))
+
+
+def test_the_program_never_changes_its_own_umask() -> None:
+    """It is read once, since only a process itself can change its own."""
+    root = Path(turnover.__file__).parents[3]
+    sources = (path for room in ("isolation", "runner") for path in (root / room).rglob("*.py"))
+    assert not [path for path in sources if "os.umask" in path.read_text(encoding="utf-8")]
