@@ -25,7 +25,7 @@ from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import settle
-from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
+from isolation.worktree.provision import ProvisionReport, brings_files, provision, relink, require_inside
 from isolation.worktree.removal import close
 
 if TYPE_CHECKING:
@@ -127,6 +127,11 @@ async def _open_worktree(
     )
 
     async def provide() -> tuple[Workspace, ProvisionReport]:
+        # The usual case: a few looks take less than to wait for a thread. Where no session has been, none of
+        # them can lead to a disk that hangs.
+        nothing = not (workspace.reattached or symlink_directories or brings_files(repository))
+        if nothing and admin_dir(repository, request.path) is not None:
+            return workspace, ProvisionReport()
         provide = partial(provision, repository, request.path, symlink_directories, mounted=mounted)
         report = await offload(_provide, repository, request.path, provide)
         if report is not None:

@@ -101,9 +101,7 @@ def replace_file(path: Path | str, data: bytes, *, mode: int = 0o644, durable: b
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
+            _write_all(descriptor, data)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -115,6 +113,31 @@ def replace_file(path: Path | str, data: bytes, *, mode: int = 0o644, durable: b
         raise
     if durable:
         sync_folder(folder or ".")
+
+
+def write_new(path: Path | str, data: bytes) -> None:
+    """Write a file that, as a rule, is not there yet, and is as good as absent while it is empty.
+
+    One that is there is replaced as a whole. A rename takes as long as to make a file, so it is left out.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        replace_file(path, data, durable=False)
+        return
+    try:
+        _write_all(descriptor, data)
+    except BaseException:
+        os.unlink(path)  # noqa: PTH108  also text
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def write_durably(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from isolation.errors import WorkspaceError
+from isolation.files.lookups import is_file
 from isolation.git.repository import Repository
 
 INCLUDE_FILE = ".worktreeinclude"
@@ -50,6 +51,12 @@ def require_inside(names: Sequence[str]) -> None:
             )
 
 
+def brings_files(repository: Repository) -> bool:
+    """Whether a file says what is to be copied into worktrees: one look, which needs no thread."""
+    main = repository.main_checkout
+    return main is not None and is_file(f"{main}/{INCLUDE_FILE}")
+
+
 def provision(
     repository: Repository, worktree: Path, symlink_directories: Sequence[str] = (), *, mounted: bool = False
 ) -> ProvisionReport:
@@ -78,9 +85,9 @@ def provision(
 
 def _included(repository: Repository, main: Path, worktree: Path, skipped: list[Skipped]) -> list[str]:
     """Return the files that match `.worktreeinclude` and are ignored on both sides."""
-    patterns = main / INCLUDE_FILE
-    if not patterns.is_file():
+    if not brings_files(repository):
         return []
+    patterns = main / INCLUDE_FILE
     listing = ("ls-files", "-z", "--others", "--ignored", f"--exclude-from={patterns}")
     matching = [name for name in repository.run(*listing, cwd=main).fields() if not name.endswith("/")]
     # Asked twice: the story's branch may have another .gitignore than the main checkout.

@@ -17,6 +17,16 @@ from isolation.git.contained.private_refs import lock_of
 from isolation.git.repository import Repository
 
 
+def may_have_locks(repository: Repository, path: Path | None, branch: str) -> bool:
+    """Whether there may be a lock to remove: a few looks, which take less than to wait for a thread.
+
+    Where there is a worktree already, nobody looks: a session may have its `.git` lead to a disk that hangs.
+    """
+    if path is not None and os.path.lexists(path):
+        return True
+    return bool(_locks(repository.common_dir, path, branch, None))
+
+
 def remove_stale_locks(repository: Repository, path: Path | None, branch: str) -> tuple[Path, ...]:
     """Remove a story's locks that no process holds, and return them; without a `path`, of its branch only.
 

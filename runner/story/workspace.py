@@ -1,7 +1,6 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, after_checkouts, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
-from isolation.worktree.stale_locks import remove_stale_locks
+from isolation.worktree.stale_locks import may_have_locks, remove_stale_locks
 from runner.core.events import events as ev
 from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
@@ -114,17 +113,12 @@ class StoryWorkspace:
         run, story_id = self._context.run, self._context.story.id
         # In the shared tree the git directory is the user's, and only the branch is the story's own.
         path = run.workspace_path(story_id) if self._claim is None else None
-        if path is None and not self._branch_is_locked():
+        if not may_have_locks(self._repository, path, branch_of(story_id)):
             return
         gone = await to_thread.run_sync(remove_stale_locks, self._repository, path, branch_of(story_id))
         for lock in gone:
             words = f"removed {lock}, which a killed git command left and no process holds"
             self._context.log.defer(ev.Noted(story_id=story_id, message=words))
-
-    def _branch_is_locked(self) -> bool:
-        """Whether the branch has a lock; one look takes less than to wait for a thread."""
-        branch = branch_of(self._context.story.id)
-        return os.path.lexists(f"{self._repository.common_dir}/refs/heads/{branch}.lock")
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""

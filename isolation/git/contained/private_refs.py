@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import LockFile, replace_file
+from isolation.files.disk import LockFile, replace_file, write_new
 from isolation.files.lookups import is_folder, is_link, is_there
 from isolation.files.plain import read_plain
 from isolation.files.unheld_locks import remove_unheld
@@ -108,7 +108,7 @@ class _Place(Struct, frozen=True, kw_only=True):
 
     def note(self, commit: str) -> None:
         """Note the commit that the branch has inside and outside."""
-        replace_file(self.handed_out_file, commit.encode(), durable=False)
+        write_new(self.handed_out_file, commit.encode())
 
     def hand_out(self, commit: str, seen: str) -> None:
         """Note, and write, the commit that the branch has inside, unless it is not as seen any more."""
@@ -212,7 +212,7 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
         own = leaf
     if not begun:
         with suppress(OSError):
-            replace_file(f"{place.logs}/{own}", read_plain(f"{logs}/{own}", _LONGEST_LOG), durable=False)
+            write_new(f"{place.logs}/{own}", read_plain(f"{logs}/{own}", _LONGEST_LOG))
     _refresh(place, own)
     if fresh:
         _write_list(mounts.sources[listed], branches_of(common).text())
@@ -353,7 +353,7 @@ def _write_list(file: Path, text: bytes) -> None:
     except OSError:
         same = False
     if not same:
-        replace_file(file, text, durable=False)
+        write_new(file, text)
     else:
         os.utime(file)
 

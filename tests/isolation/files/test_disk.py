@@ -1,6 +1,7 @@
 """Waits for the disk: shared by those that come while another one is under way, and by no others."""
 
 import errno
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from isolation.files import disk
-from isolation.files.disk import sync_disk
+from isolation.files.disk import sync_disk, write_new
 
 LIMIT = 20.0
 CALLERS = 5
@@ -115,3 +116,27 @@ def test_a_folder_that_is_gone_has_nothing_to_wait_for(tmp_path: Path, slow: Dis
     """There is no disk to ask."""
     sync_disk(tmp_path / "gone")
     assert slow.flushed == 0
+
+
+def test_a_file_that_is_new_is_written_and_one_that_is_there_replaced(tmp_path: Path) -> None:
+    """Whoever has the old one open keeps it whole; a failed write leaves none behind."""
+    file = tmp_path / "list"
+    write_new(file, b"one\n")
+    with file.open("rb") as old:
+        write_new(file, b"another\n")
+        assert (old.read(), file.read_bytes()) == (b"one\n", b"another\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["list"]
+
+
+def test_a_new_file_that_cannot_be_written_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk an empty file would count as one that says nothing."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_new(tmp_path / "list", b"one\n")
+    assert not list(tmp_path.iterdir())
