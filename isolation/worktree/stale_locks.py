@@ -20,7 +20,7 @@ from isolation.git.repository import Repository
 def may_have_locks(repository: Repository, path: Path | None, branch: str) -> bool:
     """Whether there may be a lock to remove: a few looks, which take less than to wait for a thread.
 
-    Where there is a worktree already, nobody looks: a session may have its `.git` lead to a disk that hangs.
+    It does not look into a worktree that is there: a session may have its `.git` lead to a disk that hangs.
     """
     if path is not None and os.path.lexists(path):
         return True

@@ -120,12 +120,13 @@ def test_a_folder_that_is_gone_has_nothing_to_wait_for(tmp_path: Path, slow: Dis
 
 def test_a_file_that_is_new_is_written_and_one_that_is_there_replaced(tmp_path: Path) -> None:
     """Whoever has the old one open keeps it whole; a failed write leaves none behind."""
-    file = tmp_path / "list"
+    file = tmp_path / "new" / "list"
+    file.parent.mkdir()
     write_new(file, b"one\n")
     with file.open("rb") as old:
         write_new(file, b"another\n")
         assert (old.read(), file.read_bytes()) == (b"one\n", b"another\n")
-    assert [each.name for each in tmp_path.iterdir()] == ["list"]
+    assert [each.name for each in file.parent.iterdir()] == ["list"]
 
 
 def test_a_new_file_that_cannot_be_written_is_not_left_behind(
@@ -136,7 +137,8 @@ def test_a_new_file_that_cannot_be_written_is_not_left_behind(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_new(tmp_path / "list", b"one\n")
-    assert not list(tmp_path.iterdir())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_new(tmp_path / "list", b"one\n")
+    assert not (tmp_path / "list").exists()
