@@ -1,8 +1,8 @@
 """Questions about files, quickly: also by paths that are text.
 
 What every story asks hundreds of times is asked without pathlib, which takes longer to join a path than the
-kernel does to answer. What is not there is no error. What cannot be looked at is one, as with pathlib: it must
-not count as gone.
+kernel does to answer. What is not there is no error. What cannot be looked at is one, as with pathlib: it
+must not count as gone.
 """
 
 import errno
