@@ -57,17 +57,18 @@ def is_ours(entry: Path | str) -> bool:
     return _REASON.fullmatch(_text(f"{entry}/locked") or "") is not None
 
 
-def load_registrations(repository: Repository) -> tuple[Registration, ...]:
+def load_registrations(repository: Repository, *, locks: bool = True) -> tuple[Registration, ...]:
     """Read every worktree that git knows of; the main checkout comes first.
 
-    Read from its own files, as documented in gitrepository-layout, without starting a process.
+    Read from its own files, as documented in gitrepository-layout, without starting a process. Why they are
+    locked is left out without `locks`.
     """
     common = repository.common_dir
     if is_there(f"{common}/reftable"):  # there HEAD is not a readable file
         return _listed_by_git(repository)
-    main = _entry(f"{common}", repository.main_checkout or common)
+    main = _entry(f"{common}", repository.main_checkout or common, locks=locks)
     places = ((folder, worktree_of(folder)) for folder in _folders(repository))
-    linked = [_entry(folder, path) for folder, path in places if path is not None]
+    linked = [_entry(folder, path, locks=locks) for folder, path in places if path is not None]
     return (main, *sorted(linked, key=lambda entry: entry.path.parts))
 
 
@@ -164,14 +165,14 @@ def clear_begun(repository: Repository, names: re.Pattern[str]) -> None:
             shutil.rmtree(locked.parent, ignore_errors=True)
 
 
-def _entry(git_dir: str, path: Path) -> Registration:
+def _entry(git_dir: str, path: Path, *, locks: bool) -> Registration:
     head = _text(f"{git_dir}/HEAD") or ""
     branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
     return Registration(
         path=path,
         head="" if branch else head,
         branch=branch.removeprefix("refs/heads/") if branch else None,
-        lock_reason=_text(f"{git_dir}/locked"),
+        lock_reason=_text(f"{git_dir}/locked") if locks else None,
     )
 
 

@@ -224,9 +224,9 @@ def _register(
     try:
         with metadata_lock(repository.common_dir):
             set_aside_torn(repository, request.path)
-            entries = load_registrations(repository)
+            entries = load_registrations(repository, locks=False)
             require_outside(request.path, entries)
-            here = next((entry for entry in entries if entry.path == request.path), None)
+            here = _at(request.path, entries) and _at(request.path, load_registrations(repository))
             if here is not None and os.path.lexists(request.path) and not clear_incomplete(repository, here):
                 return _adopt(repository, request, here, base, interrupted=interrupted)
             require_free_branch(request, entries)
@@ -243,6 +243,11 @@ def _register(
             delete_branch(repository, request.branch, base)
         if spare is not None and has_branch and spare.path.exists():
             delete_branch(repository, request.branch, base)
+
+
+def _at(path: Path, entries: tuple[Registration, ...]) -> Registration | None:
+    wanted = f"{path}"  # as text, since there are many
+    return next((entry for entry in entries if f"{entry.path}" == wanted), None)
 
 
 def _adopt(
