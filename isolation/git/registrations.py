@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.errors import RepositoryError
-from isolation.files.lookups import is_there
+from isolation.files.lookups import is_folder, is_there
 from isolation.git.checkout import admin_dir_of_missing, line_of, worktree_of
 from isolation.git.contained.object_store import drop_store
 from isolation.git.repository import Repository
@@ -74,16 +74,19 @@ def load_registrations(repository: Repository, *, locks: bool = True) -> tuple[R
 
 def linked_paths(repository: Repository) -> tuple[Path, ...]:
     """Return only the paths of the linked worktrees."""
-    return tuple(path for folder in _folders(repository) if (path := worktree_of(folder)) is not None)
+    try:
+        folders = _folders(repository)
+    except OSError:
+        return ()
+    return tuple(path for folder in folders if (path := worktree_of(folder)) is not None)
 
 
 def _folders(repository: Repository) -> list[str]:
     """Return the git directories of the linked worktrees, as text, since there are many."""
     listed = f"{repository.common_dir}/worktrees"
-    try:
-        return [f"{listed}/{name}" for name in sorted(os.listdir(listed))]  # noqa: PTH208  names
-    except OSError:
+    if not is_folder(listed):
         return []
+    return [f"{listed}/{name}" for name in sorted(os.listdir(listed))]  # noqa: PTH208  names are enough
 
 
 def checkouts(repository: Repository) -> tuple[Path, ...]:

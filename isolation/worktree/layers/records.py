@@ -84,7 +84,7 @@ def load_layers(common_dir: Path) -> tuple[Layer, ...]:
 
 def _load_all(common_dir: Path) -> Iterator[Layer]:
     folder = layers_dir(common_dir)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # it may be another user's
         for name in os.listdir(folder):  # noqa: PTH208  asked for each worktree, and as a rule there are none
             with suppress(OSError, ValueError):
                 path = folder / name

@@ -57,3 +57,16 @@ def test_a_young_file_is_not_remembered(tmp_path: Path) -> None:
             opened.write(text)
         os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
         assert line_of(f"{file}") == text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_list_that_cannot_be_read_is_an_error(repo: Path) -> None:
+    """It does not count as one without worktrees: a branch could be in use in one."""
+    git(repo, "worktree", "add", "-q", "-b", "one", f"{repo}-more")
+    repository, listed = Repository.open(repo), repo / ".git" / "worktrees"
+    listed.chmod(0o300)
+    try:
+        with pytest.raises(PermissionError):
+            load_registrations(repository)
+    finally:
+        listed.chmod(0o700)
