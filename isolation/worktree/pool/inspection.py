@@ -6,21 +6,17 @@ search: making it has left a newer change time on the file, so git has written t
 """
 
 import os
-import re
 import stat
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from isolation.files.plain import read_plain
 from isolation.git.direct.index_file import IndexSummary
-from isolation.patterns import pattern
+from isolation.worktree.pool.mappings import mapped_files
 from isolation.worktree.pool.seals import umask
 
-_WRITABLE_MAP = pattern(rb"^\S+ .w.s \S+ (\S+) (\d+)", re.MULTILINE)
 _HARMLESS = "security.selinux"
 
 
@@ -111,12 +107,7 @@ def held_inodes(*, without: Collection[int] = ()) -> dict[tuple[int, int], str]:
                 continue
             held[found.st_dev, found.st_ino] = process
         with suppress(OSError):
-            maps = read_plain(f"/proc/{process}/maps", sys.maxsize)
-            if b"w-s " not in maps and b"wxs " not in maps:
-                continue  # most have none, and this is quicker to see
-            for number, inode in _WRITABLE_MAP.findall(maps):
-                major, _, minor = number.partition(b":")
-                held[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = process
+            held.update(dict.fromkeys(mapped_files(process), process))
     return held
 
 
