@@ -29,10 +29,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import trio
 
+from isolation.files import threads
 from runner.core.events.events import Body, Event, RunStarted
 from runner.core.events.fold import apply
 from runner.core.events.steering import StoriesAdded, StoryEdited
@@ -78,19 +79,6 @@ class _Request:
     def settled(self) -> bool:
         """Whether its caller has its answer."""
         return self.recorded or self.refused_by is not None
-
-
-class _OneWriter:
-    """Trio's limit on threads, without the turn of the scheduler that it costs: only one ever writes."""
-
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Let it write."""
-
-    def release_on_behalf_of(self, borrower: object) -> None:
-        """Take note that it has written."""
-
-
-_ONE_WRITER = cast("trio.CapacityLimiter", _OneWriter())
 
 
 def _steady_clock() -> Callable[[], float]:
@@ -233,7 +221,7 @@ class EventLog:
         events = [event for call in in_order for event in call.events]
         try:
             # The thread is not abandoned on cancellation: the write ends, then its events are published.
-            await trio.to_thread.run_sync(self._store.append, events, limiter=_ONE_WRITER)
+            await threads.run(self._store.append, events)
         except BaseException:
             # Invariant 5. Back at the front, they also stay ahead of all that came meanwhile (3).
             self._deferred[:0] = deferred

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from msgspec import structs
-from trio import to_thread
 
 from isolation.errors import IsolationError, UncommittableError
+from isolation.files import threads
 from isolation.model import Workspace
 from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
@@ -97,7 +97,7 @@ class Pipeline:
 
     async def _crashed(self, error: Exception) -> None:
         """Record a bug as the story's result, or as a note if it already has one."""
-        report = await to_thread.run_sync(self._context.run.write_crash, error)
+        report = await threads.run(self._context.run.write_crash, error)
         result = crashed(error, self._story.id, self._log.snapshot.run_id, report)
         if self._now.status.final:
             await self._note((f"{result.reason} (see {report})",))
@@ -108,7 +108,7 @@ class Pipeline:
         """Prepare a worktree for a story that is to leave the shared tree."""
         if not self._now.workspace.apart or self._context.run.shared_tree is None:
             return
-        self._context = await to_thread.run_sync(apart, self._context)
+        self._context = await threads.run(apart, self._context)
         self._candidates = Candidates(self._context)
         self._story_workspace = StoryWorkspace(self._context, interrupted=self._interrupted)
         await self._log.record(intent(self._story, self._context.run))
@@ -150,7 +150,7 @@ class Pipeline:
             await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=removed, reason=reason))
             if not opened.closing.reused:
                 thin = partial(thin_trash, most=MOST_TRASH)
-                await to_thread.run_sync(thin, context.repository, context.run.worktree_root)
+                await threads.run(thin, context.repository, context.run.worktree_root)
         return False
 
     async def _set_aside(self) -> bool:
@@ -343,7 +343,7 @@ class Pipeline:
         since = now.workspace.commit or now.workspace.head or workspace.head
         await self._story_workspace.after_checkouts()
         try:
-            made = await to_thread.run_sync(self._story_workspace.commit, workspace, since, at)
+            made = await threads.run(self._story_workspace.commit, workspace, since, at)
         except UncommittableError as error:
             if now.place.number == DONE_NUMBER:
                 raise  # no session follows that could put it right
@@ -368,7 +368,7 @@ class Pipeline:
         ):
             return
         commits = tuple(commit for commit in (now.workspace.base, *now.step_history.checkpoints) if commit)
-        trees = await to_thread.run_sync(self._context.repository.trees, commits)
+        trees = await threads.run(self._context.repository.trees, commits)
         if undone_change(trees, self._end_facts()):
             await record_judged(self._log, lambda: undone_change(trees, self._end_facts()))
 
@@ -380,7 +380,7 @@ class Pipeline:
         if not paths:
             return
         now, at = self._now, self._log.now()
-        tip = await to_thread.run_sync(self._story_workspace.commit_own, workspace, paths, at)
+        tip = await threads.run(self._story_workspace.commit_own, workspace, paths, at)
         if tip is None:
             return
         files = now.sessions[-1].files_changed if now.sessions else None
@@ -391,7 +391,7 @@ class Pipeline:
         """Judge the committed work by its claim, its artifacts and its commands; then take the next step."""
         flaw = unresolved(self._now.workspace.markers)
         if flaw is None and (self._story.owns or flow.keeps_file):
-            flaw = await to_thread.run_sync(flaw_of, self._context, self._story_workspace, workspace, flow)
+            flaw = await threads.run(flaw_of, self._context, self._story_workspace, workspace, flow)
         if flaw is not None:
             await self._reject(*flaw, flow)
             return None
@@ -484,7 +484,7 @@ class Pipeline:
         """Return the one commit that the story's commits have become; None if they stay as they are."""
         if commits == 1 or self._now.flow != QUICK.name:
             return None
-        made = await to_thread.run_sync(self._story_workspace.squash, workspace, commit)
+        made = await threads.run(self._story_workspace.squash, workspace, commit)
         if made is None:
             message = "its commits were not squashed, since its branch contains merges or has moved"
             await self._log.record(ev.Noted(story_id=self._story.id, message=message))

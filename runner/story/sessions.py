@@ -8,8 +8,8 @@ from typing import NamedTuple
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
-from trio import to_thread
 
+from isolation.files import threads
 from isolation.files.plain import make_plain_folder, make_room, write_plain
 from isolation.guard.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
@@ -61,7 +61,7 @@ async def prepare_work(
     conversation = "" if brief.whole else _conversation(now, agent)
     facts = await _work_facts(context, workspace, brief, fresh=not conversation)
     prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
-    access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
+    access = await threads.run(_prepare_disk, context, workspace, files, facts, agent)
     job = AgentJob(
         story=story,
         workspace=cwd,
@@ -115,7 +115,7 @@ async def _launch(agent: Agent, job: AgentJob, prompt: Path) -> Launch:
     """Return how to start an agent, once the files that it needs are next to the prompt."""
     launch = agent.launch(job)
     for name, data in launch.files.items():
-        await to_thread.run_sync(write_plain, prompt.with_name(name), data)
+        await threads.run(write_plain, prompt.with_name(name), data)
     return launch
 
 
@@ -126,7 +126,7 @@ async def _work_facts(
     facts = prompt_facts(context, workspace, brief)
     if not fresh or brief.whole or isinstance(_worker_for(context, brief).agent, CommandAgent):
         return facts
-    return replace(facts, earlier_work=await to_thread.run_sync(summary_of_work, context, workspace))
+    return replace(facts, earlier_work=await threads.run(summary_of_work, context, workspace))
 
 
 def _conversation(now: StorySnapshot, agent: Agent) -> str:
@@ -188,7 +188,7 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
     step = VERIFY
     if now.flow != "quick":
         step = Step(number=now.place.number, name=f"Verify {now.place.name}")
-    spec = await to_thread.run_sync(_verify_spec, context, workspace, command, now, step)
+    spec = await threads.run(_verify_spec, context, workspace, command, now, step)
     limits = [limit for limit in (_story_limit(context), _verify_limit(context)) if limit is not None]
     limit = min(limits, key=lambda one: one.seconds, default=None)
     order = replace(_order(context, _name(now, VERIFY), spec, workspace), limit=limit)

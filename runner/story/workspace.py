@@ -7,9 +7,9 @@ from pathlib import Path
 
 import trio
 from msgspec.structs import replace
-from trio import to_thread
 
 from isolation.claims import globs as claims
+from isolation.files import threads
 from isolation.files.disk import sync_disk
 from isolation.git.clones.uncommitted import put_back
 from isolation.git.commits import Checkpoint, checkpoint, commit_paths
@@ -72,7 +72,7 @@ class StoryWorkspace:
         run = context.log.snapshot
         await self.release_locks()
         builds_on_others = self._parents or self._follows
-        needed = await to_thread.run_sync(self._dependencies) if builds_on_others else ()
+        needed = await threads.run(self._dependencies) if builds_on_others else ()
         request = WorkspaceRequest(
             run_id=run.run_id,
             story_id=story.id,
@@ -115,7 +115,7 @@ class StoryWorkspace:
         path = run.workspace_path(story_id) if self._claim is None else None
         if not may_have_locks(self._repository, path, branch_of(story_id)):
             return
-        gone = await to_thread.run_sync(remove_stale_locks, self._repository, path, branch_of(story_id))
+        gone = await threads.run(remove_stale_locks, self._repository, path, branch_of(story_id))
         for lock in gone:
             words = f"removed {lock}, which a killed git command left and no process holds"
             self._context.log.defer(ev.Noted(story_id=story_id, message=words))
@@ -126,13 +126,13 @@ class StoryWorkspace:
         workspace, story_id = await opened.begin(), self._context.story.id
         left = self._context.now.workspace.left_out
         if left is not None and left.retry is not None:
-            workspace = await to_thread.run_sync(self._started_again, workspace, left.retry)
+            workspace = await threads.run(self._started_again, workspace, left.retry)
         if self._claim is None:
             await self._settle(workspace, opened.provision.copied)
-            back = await to_thread.run_sync(put_back, self._repository, workspace.path, story_id)
+            back = await threads.run(put_back, self._repository, workspace.path, story_id)
             if back:
                 self._context.log.defer(ev.Noted(story_id=story_id, message=back))
-        leased = await to_thread.run_sync(self._lease, workspace) if self._context.ports else None
+        leased = await threads.run(self._lease, workspace) if self._context.ports else None
         self._context.log.defer(
             ev.WorkspaceOpened(
                 story_id=story_id,
@@ -182,7 +182,7 @@ class StoryWorkspace:
         If these come next again, they find the worktree as they left it.
         """
         if copied:
-            await to_thread.run_sync(remember_brought, workspace.path, copied)
+            await threads.run(remember_brought, workspace.path, copied)
         if workspace.reattached and not self._context.now.progress.implemented:
             await bring_back(self._context, workspace)
 
@@ -191,7 +191,7 @@ class StoryWorkspace:
         opened_at, self._opened_at = self._opened_at, -math.inf
         if self._claim is not None or trio.current_time() < opened_at + JUST_OPENED:
             return  # it was just checked, and nothing has run in it yet
-        await to_thread.run_sync(require_there, self._repository, workspace.path)
+        await threads.run(require_there, self._repository, workspace.path)
 
     async def after_checkouts(self) -> None:
         """Let stories that wait for the files of their worktree start first."""
@@ -221,7 +221,7 @@ class StoryWorkspace:
         if worked:
             await self.after_checkouts()
         if not await self._settle_files() and worked:
-            await to_thread.run_sync(sync_disk, folder)
+            await threads.run(sync_disk, folder)
 
     async def _settle_files(self) -> bool:
         """Whether that has made anything certain."""

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from isolation.errors import KeeperError, RepositoryError
+from isolation.files import threads
 from isolation.git.commits import named
 from isolation.git.contained.object_store import removed_from, take_over
 from isolation.git.contained.private_refs import is_deleted, others_written
@@ -164,7 +165,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     if order.seal and order.spec.confinement and not order.sealed:
-        order = replace(order, spec=await trio.to_thread.run_sync(order.seal.around, order.spec))
+        order = replace(order, spec=await threads.run(order.seal.around, order.spec))
     state, events = _State(), run.log
     with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:
         reader = _Reader(
@@ -265,7 +266,7 @@ async def _watch(order: SessionOrder, session: Session, reader: _Reader, events:
         if not alive and silent >= order.stall_seconds:
             # Checking every file is expensive, so it comes last.
             since = events.now() - silent
-            alive = await trio.to_thread.run_sync(_any_changed, _places(order), since)
+            alive = await threads.run(_any_changed, _places(order), since)
         if alive:
             alive_at, warned = now, False
             events.touch()
@@ -332,7 +333,7 @@ async def _watch_progress(
     while True:
         await trio.sleep(LOOK_EVERY)
         look = partial(progress, trio.current_time(), state.printed_at, _places(order))
-        stuck = await trio.to_thread.run_sync(look)
+        stuck = await threads.run(look)
         if stuck is not None:
             state.ended_by, state.why = state.ended_by or Outcome.STUCK, stuck.reason
             session.stop(grace=order.grace)
@@ -356,7 +357,7 @@ async def _take_over(order: SessionOrder, repository: Repository) -> str:
     confinement = order.spec.confinement
     if not confinement or not (confinement.tree or confinement.store):
         return ""  # as in a shared tree
-    return await trio.to_thread.run_sync(_take_over_from, confinement, repository)
+    return await threads.run(_take_over_from, confinement, repository)
 
 
 def _take_over_from(confinement: Confinement, repository: Repository) -> str:
