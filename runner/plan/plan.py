@@ -251,7 +251,8 @@ def load_backlog(request: RunRequest) -> Backlog:
 
 def _home(repository: Repository, settings: Settings) -> Site:
     """Return the repository of the run; its base is resolved once, so that all stories have the same."""
-    base = repository.resolve(settings.base)
+    head = repository.head() if settings.base == "HEAD" else None  # as a rule without a process
+    base = head or repository.resolve(settings.base)
     return Site(name=HOME, label=label_of(repository), repository=repository, settings=settings, base=base)
 
 
