@@ -20,6 +20,7 @@ from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
+from isolation.worktree.checkout_files import after_checkouts
 from isolation.worktree.layers.lifting import make_plain
 from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.pool.bottoms import Bottoms
@@ -160,15 +161,6 @@ async def _open_worktree(
         if mounted and symlink_directories and opened.begun and not removed:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
                 await offload(relink, repository, request.path, symlink_directories)
-
-
-async def after_checkouts(limiter: "trio.CapacityLimiter") -> None:
-    """Wait until the stories have their files that are waiting for them now: these are to start first.
-
-    A story that has ended can wait. To commit and remove a large tree takes as long as to check one out.
-    """
-    async with limiter:
-        pass
 
 
 async def _closed(

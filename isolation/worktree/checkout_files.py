@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from isolation.errors import WorkspaceError
 from isolation.git.checkout import admin_dir, read_status
@@ -34,13 +35,65 @@ Its index is whole, but of that other commit: without this file a tree that a ki
 story had changed it back.
 """
 
+PATIENCE_SECONDS = 5.0
+"""For how long what can wait waits for a checkout that is under way."""
+
+LARGE_INDEX = 2_000_000
+"""From how many bytes of an index on, about 20,000 files, a checkout gains little by several processors."""
+
 _LOCK_PATIENCE = 5.0
 _ORPHAN_PATIENCE = 60.0
+_wishes: "WeakKeyDictionary[trio.CapacityLimiter, list[Wish]]" = WeakKeyDictionary()
+"""The worktrees that are being made, by the limiter of their checkouts."""
 _NO_LARGE_FILE = ": smudge filter lfs failed"
 
 
+class Wish:
+    """A worktree that is being made: `placed` once its checkout has a place, `done` when it is complete."""
+
+    def __init__(self, others: "list[Wish]") -> None:
+        import trio
+
+        self.done = trio.Event()
+        self.placed = False
+        self._others = others
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other checkout waits for a place."""
+        return all(other.placed for other in self._others if other is not self)
+
+
 @asynccontextmanager
-async def place_of_checkout(limiter: "trio.CapacityLimiter") -> AsyncIterator[Callable[[], None]]:
+async def asking(limiter: "trio.CapacityLimiter") -> AsyncIterator[Wish]:
+    """Be known to want a worktree until it is complete."""
+    wishes = _wishes.setdefault(limiter, [])
+    wish = Wish(wishes)
+    wishes.append(wish)
+    try:
+        yield wish
+    finally:
+        wishes.remove(wish)
+        wish.done.set()
+
+
+async def after_checkouts(limiter: "trio.CapacityLimiter") -> None:
+    """Wait until the stories have their files that are waiting for them now: these are to start first.
+
+    A story that has ended can wait. To commit and remove a large tree takes as long as to check one out.
+    """
+    import trio
+
+    before = tuple(_wishes.get(limiter, ()))
+    async with limiter:
+        pass
+    with trio.move_on_after(PATIENCE_SECONDS):
+        for wish in before:
+            await wish.done.wait()
+
+
+@asynccontextmanager
+async def place_of_checkout(limiter: "trio.CapacityLimiter", wish: Wish) -> AsyncIterator[Callable[[], None]]:
     """Hold a place among the checkouts; a thread may leave it before the end."""
     import trio
 
@@ -51,18 +104,33 @@ async def place_of_checkout(limiter: "trio.CapacityLimiter") -> AsyncIterator[Ca
             limiter.release_on_behalf_of(holder)
 
     await limiter.acquire_on_behalf_of(holder)
+    wish.placed = True
     try:
         yield partial(token.run_sync_soon, leave)
     finally:
         leave()
 
 
-def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
+def workers_of(repository: Repository) -> int:
+    """Return how many processors a checkout uses if no other waits: in a large tree, one."""
+    try:
+        large = (repository.common_dir / "index").stat().st_size > LARGE_INDEX
+    except OSError:
+        return 1
+    return 1 if large else os.cpu_count() or 1
+
+
+def with_workers(count: int) -> tuple[str, ...]:
+    """Return what lets a checkout use several processors, for which it takes more time of them in all."""
+    return ("-c", f"checkout.workers={count}") if count > 1 else ()
+
+
+def populate(repository: Repository, path: Path, branch: str, workers: int = 1) -> GitOutput:
     """Check the branch out, its hooks included; `require_complete` verifies the result.
 
     The exit code says little: a failing hook makes git fail although every file is there.
     """
-    args = ("checkout", "--force", "--quiet", "--no-recurse-submodules", branch, "--")
+    args = (*with_workers(workers), "checkout", "--force", "--quiet", "--no-recurse-submodules", branch, "--")
     return retried(repository, args, path)
 
 
@@ -153,10 +221,15 @@ def _is_as_git_left_it(
     """Whether a checkout that succeeded is certainly complete; only git can tell what a hook did after it."""
     if branch is None or repository.has_checkout_hook or current_branch(path) != branch:
         return False
-    index, hash_size = load_index(git_dir), len(tip) // 2
     at_tip = read_ref(repository.common_dir, f"refs/heads/{branch}") == tip
-    whole = is_plain(index, hash_size, submodules=True)  # git leaves an empty folder for each
-    return at_tip and whole and all_there(index, path, hash_size)
+    return at_tip and is_whole(git_dir, path, len(tip) // 2)
+
+
+def is_whole(git_dir: Path, path: Path, hash_size: int) -> bool:
+    """Whether a tree that git has just checked out has something for every entry of its index. Blocks."""
+    index = load_index(git_dir)
+    plain = is_plain(index, hash_size, submodules=True)  # git leaves an empty folder for each
+    return plain and all_there(index, path, hash_size)
 
 
 def not_registered(path: Path) -> WorkspaceError:

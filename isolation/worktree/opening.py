@@ -36,12 +36,15 @@ from isolation.model import Workspace, WorkspaceRequest
 from isolation.patterns import pattern
 from isolation.worktree.checkout_files import (
     BEHIND,
+    Wish,
+    asking,
     complete,
     is_half_filled,
     not_registered,
     place_of_checkout,
     populate,
     require_complete,
+    workers_of,
 )
 from isolation.worktree.layers.seeing import require_visible
 from isolation.worktree.pool.bottoms import Bottoms
@@ -77,6 +80,7 @@ class _Registered(Struct, frozen=True, kw_only=True):
     half_filled: bool = False
     behind: bool = False
     spare: Spare | None = None
+    workers: int = 1
 
 
 class _Ready(Struct, frozen=True, kw_only=True):
@@ -122,8 +126,30 @@ async def create_undoable(
 
     The files of a new checkout need not be on the disk yet: the caller has to `settle` it.
     With a `pool` a new worktree is one of its spares, if it has one; with `bottoms` it is a layer over one of
-    these. A sparse one has nothing to do with either.
+    these. A sparse one has nothing to do with either. A checkout behind which none waits uses all processors.
     """
+    async with asking(populate_limiter) as wish:
+        return await _create(
+            repository,
+            request,
+            populate_limiter,
+            wish,
+            interrupted=interrupted,
+            pool=pool,
+            bottoms=bottoms,
+        )
+
+
+async def _create(
+    repository: Repository,
+    request: WorkspaceRequest,
+    populate_limiter: "trio.CapacityLimiter",
+    wish: Wish,
+    *,
+    interrupted: bool,
+    pool: Pool | None,
+    bottoms: Bottoms | None,
+) -> tuple[Workspace, Callable[[], None]]:
     import trio
 
     spare, pool = None, pool if request.sparse is None else None
@@ -145,7 +171,8 @@ async def create_undoable(
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
         if ready is None:
-            async with place_of_checkout(populate_limiter) as leave:
+            async with place_of_checkout(populate_limiter, wish) as leave:
+                registered = replace(registered, workers=workers_of(repository) if wish.is_last else 1)
                 ready = await offload(_make_ready, repository, request, registered, pool, leave)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
@@ -429,7 +456,7 @@ def _filled(repository: Repository, request: WorkspaceRequest, registered: _Regi
     if request.sparse is not None and unfilled:
         make_sparse(repository, request.path, request.sparse, registered.tip)
     if registered.made_tree:
-        return populate(repository, request.path, request.branch)
+        return populate(repository, request.path, request.branch, registered.workers)
     completed = complete(repository, request.path, request.branch) if registered.half_filled else None
     if registered.behind:
         _catch_up(repository, request, registered.tip)

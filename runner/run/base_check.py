@@ -23,6 +23,7 @@ from trio import to_thread
 from isolation.errors import IsolationError
 from isolation.model import Workspace
 from isolation.paths import autopilot_dir, current_branch
+from isolation.worktree.checkout_files import after_checkouts
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.base import check
@@ -112,12 +113,29 @@ class BaseCheck:
         return check.questions(stories, self._context.settings, elsewhere=self._elsewhere)
 
     async def _note_unseen(self) -> None:
-        """Say what of the checkout the stories will not see; only the checks of the base wait for it."""
+        """Say what of the checkout the stories will not see; only the checks of the base wait for it.
+
+        Without these the first stories get their trees before: git may read every file for the answer. It is
+        given, too, if the run ends before that.
+        """
         context = self._context
-        if self._fresh and self._mode is not Mode.OFF:
-            look = partial(unseen_notes, context.repository, context.settings, idle=not self._asked)
-            notes = await to_thread.run_sync(look)
-            self._log.defer(*(ev.Noted(message=f"{self._prefix}{note}") for note in notes))
+        if not self._fresh or self._mode is Mode.OFF:
+            return
+        try:
+            if not self._asked:
+                await self._first_session()
+                await after_checkouts(context.populate)
+        finally:
+            with trio.CancelScope(shield=True):
+                look = partial(unseen_notes, context.repository, context.settings, idle=not self._asked)
+                notes = await to_thread.run_sync(look)
+                self._log.defer(*(ev.Noted(message=f"{self._prefix}{note}") for note in notes))
+
+    async def _first_session(self) -> None:
+        """Wait until a session has started, or a story has ended without any."""
+        happened = trio.Event()
+        self._log.subscribe(lambda _event, _run: happened.set(), ev.SessionStarted, ev.StoryFinished)
+        await happened.wait()
 
     async def _note_ignored(self, output: str) -> None:
         """Say which files of the checkout a failed command names that no worktree has."""

@@ -19,8 +19,9 @@ from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import folds_case
 from isolation.shared_tree.changes import changed_between
 from isolation.shared_tree.claim_branch import commit_claim
-from isolation.workspace import OpenWorkspace, after_checkouts, open_workspace
+from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
+from isolation.worktree.checkout_files import after_checkouts
 from isolation.worktree.opening import require_there
 from isolation.worktree.stale_locks import may_have_locks, remove_stale_locks
 from runner.core.events import events as ev

@@ -1,5 +1,6 @@
 """The base is asked before the first session: what cannot succeed costs nothing, and is said at once."""
 
+import json
 import os
 import signal
 import subprocess
@@ -180,6 +181,17 @@ def test_a_checkout_that_was_cut_off_is_removed_although_nothing_is_asked(repo: 
     git(repo, "fsck")
     assert not any((root / name).exists() for name in places)
     assert (theirs / ".git").exists(), "it is not ours"
+
+
+def test_the_first_session_does_not_wait_until_the_checkout_is_looked_through(repo: Path) -> None:
+    """Without verify commands the note about it follows; a run that is over by then still has it."""
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    (repo / "new.py").touch()
+    lines = [json.loads(line) for line in run(repo, "--events").out.splitlines()]
+    seen = [f"{line['kind']} {line.get('message', '')}" for line in lines]
+    note = "Noted 1 uncommitted file that stories will not see: new.py"
+    assert seen.index("SessionStarted ") < seen.index(note) < seen.index("RunEnded ")
 
 
 def test_what_stories_will_not_see_costs_no_session(repo: Path) -> None:

@@ -1,17 +1,20 @@
 """A worktree counts as filled only when every file is whole."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from isolation.errors import WorkspaceError
 from isolation.git.repository import Repository
 from isolation.worktree import checkout_files as population
+from isolation.worktree.opening import create_or_attach
 from tests.conftest import git
-from tests.isolation.worktree.worktrees import branches, commit, git_dir_of, hook, make
+from tests.isolation.worktree.worktrees import branches, commit, git_dir_of, hook, make, wanted
 
 
 async def test_a_file_that_a_full_disk_cut_off_is_not_taken_for_whole(repository: Repository) -> None:
@@ -126,3 +129,50 @@ async def test_a_checkout_waits_for_the_lock_of_another(
     monkeypatch.setattr("isolation.git.commits.time.sleep", lambda _seconds: lock.unlink())
     assert population.populate(repository, tree, "autopilot/one").returncode == 0
     assert (tree / "README.md").exists()
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_what_can_wait_waits_for_the_trees_that_are_being_made() -> None:
+    """A tree counts until it is verified, though its place is free before; one that comes later does not."""
+    limiter, ended = trio.CapacityLimiter(2), list[str]()
+
+    async def make(name: str, seconds: float) -> None:
+        async with population.asking(limiter):
+            await trio.sleep(seconds)
+        ended.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(make, "before", 1)
+        await trio.sleep(0.5)
+
+        async def come_later() -> None:
+            await trio.sleep(0.1)
+            await make("later", 2)
+
+        nursery.start_soon(come_later)
+        await population.after_checkouts(limiter)
+        assert ended == ["before"]
+        nursery.start_soon(make, "hanging", 60)
+        await trio.sleep(2)
+        with trio.fail_after(population.PATIENCE_SECONDS + 1):
+            await population.after_checkouts(limiter)
+        assert "hanging" not in ended
+
+
+async def test_a_checkout_uses_all_processors_only_if_no_other_waits(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several at once use them anyway, and each would take more of their time."""
+    for number in range(120):  # from a hundred on git shares them out
+        (repository.top / f"f{number}").write_text("x")
+    git(repository.top, "add", "-A")
+    git(repository.top, "commit", "-q", "-m", "many")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setenv("GIT_TRACE2", str(trace := tmp_path / "trace"))
+    limiter = trio.CapacityLimiter(2)
+    await create_or_attach(repository, wanted(repository, "alone"), limiter)
+    assert "checkout--worker" in trace.read_text()
+    trace.unlink()
+    async with population.asking(limiter):
+        await create_or_attach(repository, wanted(repository, "one-of-two"), limiter)
+    assert "checkout--worker" not in trace.read_text()
