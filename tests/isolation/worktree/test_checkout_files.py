@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from isolation.errors import WorkspaceError
 from isolation.git.repository import Repository
@@ -131,9 +132,11 @@ async def test_a_checkout_waits_for_the_lock_of_another(
     assert (tree / "README.md").exists()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_what_can_wait_waits_for_the_trees_that_are_being_made() -> None:
+async def test_what_can_wait_waits_for_the_trees_that_are_being_made(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     """A tree counts until it is verified, though its place is free before; one that comes later does not."""
+    assert autojump_clock is not None
     limiter, ended = trio.CapacityLimiter(2), list[str]()
 
     async def make(name: str, seconds: float) -> None:
