@@ -93,10 +93,16 @@ async def after_checkouts(limiter: "trio.CapacityLimiter") -> None:
 
 
 @asynccontextmanager
-async def place_of_checkout(limiter: "trio.CapacityLimiter", wish: Wish) -> AsyncIterator[Callable[[], None]]:
-    """Hold a place among the checkouts; a thread may leave it before the end."""
+async def place_of_checkout(
+    limiter: "trio.CapacityLimiter", wish: Wish, *, wanted: bool
+) -> AsyncIterator[Callable[[], None]]:
+    """Hold a place among the checkouts, if one is wanted; a thread may leave it before the end."""
     import trio
 
+    if not wanted:
+        wish.placed = True
+        yield lambda: None
+        return
     holder, token = object(), trio.lowlevel.current_trio_token()
 
     def leave() -> None:

@@ -49,6 +49,7 @@ from isolation.worktree.checkout_files import (
 from isolation.worktree.layers.seeing import require_visible
 from isolation.worktree.pool.bottoms import Bottoms
 from isolation.worktree.pool.claim import Spare, attach
+from isolation.worktree.pool.early import EarlyTree
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import UNSETTLED, set_aside_torn, settle
 from isolation.worktree.registering.draft import add_drafted, drafted, make_branch_ahead
@@ -153,7 +154,7 @@ async def _create(
     import trio
 
     spare, pool = None, pool if request.sparse is None else None
-    if pool is not None and pool.size:
+    if pool is not None and pool.has_spares:
         spare = await offload(pool.take, request, limiter=populate_limiter)
     below = None
     if bottoms is not None and request.sparse is None:
@@ -171,7 +172,8 @@ async def _create(
             await offload(bottoms.lay, below, request.path, registered.tip)
             registered = replace(registered, spare=below)
         if ready is None:
-            async with place_of_checkout(populate_limiter, wish) as leave:
+            checks_out = claimed is None or not (claimed.early and claimed.is_ready_at(registered.tip))
+            async with place_of_checkout(populate_limiter, wish, wanted=checks_out) as leave:
                 registered = replace(registered, workers=workers_of(repository) if wish.is_last else 1)
                 ready = await offload(_make_ready, repository, request, registered, pool, leave)
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -218,9 +220,12 @@ def _register_from(
     """
     if spare is None and pool is not None and pool.turnover is not None:
         spare = pool.take(request)
+    early = pool.claim_early(request) if pool is not None and spare is None else None
     try:
-        registered = _register(repository, request, interrupted, spare)
+        registered = _register(repository, request, interrupted, spare, early)
     finally:
+        if early is not None and early.path.exists():
+            early.drop()
         if pool is not None and spare is not None and spare.path.exists():
             pool.put_back(spare)
     claimed = registered.spare
@@ -238,6 +243,7 @@ def _register(
     request: WorkspaceRequest,
     interrupted: bool,  # noqa: FBT001  threads take positions
     spare: Spare | None = None,
+    early: EarlyTree | None = None,
 ) -> _Registered:
     require_sane(repository, request)
     require_visible(repository.common_dir, request.path)
@@ -245,9 +251,14 @@ def _register(
         take_over_left(repository.common_dir)
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
-    # So does what waits for the disk, which other stories keep busy.
+    # So does what waits for the disk, which other stories keep busy, or for git.
+    has_branch = (spare or early) is not None and make_branch_ahead(repository, request, base)
+    if early is not None:
+        spare = early.made()
+        if spare is None and has_branch:
+            delete_branch(repository, request.branch, base)
+            has_branch = False
     draft = drafted(repository, request, base) if spare is None else None
-    has_branch = spare is not None and make_branch_ahead(repository, request, base)
     try:
         with metadata_lock(repository.common_dir):
             set_aside_torn(repository, request.path)
@@ -432,7 +443,7 @@ def _fill(
             (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.is_used and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
-    known = spare is None or spare.small  # a larger one is for git to compare
+    known = spare is None or spare.small or spare.early  # a larger one is for git to compare
     return index_identity(request.path) if registered.made_tree and known else ()
 
 
@@ -444,7 +455,8 @@ def _unsettled(repository: Repository, request: WorkspaceRequest, registered: _R
     git_dir = admin_dir(repository, request.path)
     mark = git_dir / UNSETTLED if git_dir else None
     is_marked = mark is not None and mark.exists()
-    if mark is not None and is_marked and registered.made_tree and registered.spare is None:
+    is_new = registered.made_tree and (registered.spare is None or registered.spare.early)
+    if mark is not None and is_marked and is_new:
         return mark
     if mark is not None and (is_marked or registered.made_tree):
         settle(request.path, mark)

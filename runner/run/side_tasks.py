@@ -154,6 +154,7 @@ async def pooling(context: RunContext) -> AsyncIterator[None]:
         yield
         return
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.count_early, context.populate)
         nursery.start_soon(pool.keep, base, running)
         yield
         nursery.cancel_scope.cancel()

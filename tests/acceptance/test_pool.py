@@ -44,6 +44,18 @@ def test_the_second_run_starts_with_the_trees_of_the_first(repo: Path) -> None:
     assert "spare" not in run(repo, "status").out
 
 
+def test_the_first_story_of_a_run_without_spares_gets_the_tree_that_was_begun_early(repo: Path) -> None:
+    """It was checked out while the program loaded; nothing is left of that but the story's worktree."""
+    root = repo.parent / f"{repo.name}.worktrees"
+    write_story(repo, "one", command=f"{WHERE}; exit 1", max_attempts=1)
+    commit_stories(repo)
+    run(repo, "--pool=1", real_start=True)
+    assert not list(root.glob("_spare-*"))
+    where = (root / "one" / "where.txt").read_text().strip()
+    assert Path(where).name.startswith("_spare-")
+    assert git(root / "one", "status", "--porcelain") == "?? where.txt\n"
+
+
 _PREPARED = """
 for i in $(seq 600); do
   grep -qs 'prepared":"[0-9a-f]' "$(git rev-parse --git-common-dir)"/autopilot/pool/*.seal && break

@@ -41,17 +41,19 @@ def is_simple(common: Path, also: Callable[[bytes], bool] | None = None) -> bool
     )
 
 
-def draft_entry(common: Path, path: Path, branch: str, reason: str, *, mark: str = "") -> Path:
+def draft_entry(
+    common: Path, path: Path, branch: str, reason: str, *, mark: str = "", commit: str = ""
+) -> Path:
     """Write the entry of a worktree, locked for a reason, where git does not see it yet. Waits for the disk.
 
-    It has an empty file named `mark` from the beginning. A kill leaves it in the program's own folder, where
-    it is deleted with the trash. Raises OSError.
+    It has an empty file named `mark` from the beginning. Without a branch it is at a commit. A kill leaves it
+    in the program's own folder, where it is deleted with the trash. Raises OSError.
     """
     draft = autopilot_dir(common) / "trash" / f"new-{secrets.token_hex(6)}"
     draft.mkdir(parents=True)
     files = {
         "commondir": b"../..\n",
-        "HEAD": os.fsencode(f"ref: refs/heads/{branch}\n"),
+        "HEAD": os.fsencode(f"ref: refs/heads/{branch}\n" if branch else f"{commit}\n"),
         "gitdir": os.fsencode(f"{path / '.git'}\n"),
         "locked": os.fsencode(f"{reason}\n"),
         **({mark: b""} if mark else {}),
@@ -67,7 +69,7 @@ def draft_entry(common: Path, path: Path, branch: str, reason: str, *, mark: str
 
 
 def add_entry(common: Path, draft: Path, path: Path, branch: str, tip: str) -> None:
-    """Make a worktree without files, on a branch at `tip`, of its draft. Under the metadata lock.
+    """Make a worktree without files, on a branch or none at `tip`, of its draft. Under the metadata lock.
 
     The path is free, or an empty folder. A kill in between leaves a `.git` file that leads nowhere. Raises
     OSError; with EXDEV, and the draft still there, if the program's own folder is on another disk than git's.
@@ -75,7 +77,7 @@ def add_entry(common: Path, draft: Path, path: Path, branch: str, tip: str) -> N
     listed = common / "worktrees"
     listed.mkdir(exist_ok=True)
     entry = _free_name(listed, path.name)
-    log = first_line_of_log(common, branch, tip)
+    log = first_line_of_log(common, branch, tip) if branch else b""
     if log:
         (draft / "logs").mkdir()
         (draft / "logs" / "HEAD").write_bytes(log)

@@ -32,12 +32,13 @@ from isolation.worktree.pool.seals import ADMIN_FILES, Seal, folder_times
 class Spare(Struct, frozen=True, kw_only=True):
     """A spare that was taken; `hooked` says that a hook wants to see its checkout.
 
-    A `small` one was the tree of another story of this run.
+    A `small` one was the tree of another story of this run; an `early` one need not be on the disk yet.
     """
 
     seal: Seal
     hooked: bool
     small: bool = False
+    early: bool = False
 
     @property
     def path(self) -> Path:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from isolation.guard.submodules import DOT_GIT, POINTER
 from isolation.model import WorkspaceRequest
 from isolation.worktree.pool.ahead import was_looked_at
 from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
+from isolation.worktree.pool.early import EarlyTree, claim_early, drop_early, early_tree
 from isolation.worktree.pool.making import (
     changes_attributes,
     give,
@@ -42,6 +44,9 @@ from isolation.worktree.pool.seals import (
     write_seal,
 )
 from isolation.worktree.pool.turnover import Turnover
+
+if TYPE_CHECKING:
+    import trio
 
 LEAST_INDEX = 200_000
 """How large the index of a repository is, in bytes, for which `auto` keeps spares: about 2,000 files."""
@@ -83,6 +88,11 @@ class Pool:
         """Whether trees come from here, or go back here."""
         return bool(self.size or self.turnover)
 
+    @property
+    def has_spares(self) -> bool:
+        """Whether there is any for which a story could wait."""
+        return bool(self.size and count_seals(self.repository.common_dir))
+
     def begin(self) -> None:
         """Remove what a killed run left half made, and what is more than the settings allow. Blocks."""
         common = self.repository.common_dir
@@ -91,7 +101,17 @@ class Pool:
         for seal in seals[self.size :] if self.trims else ():
             if claim_seal(common, seal.name):
                 retire(self.repository, Path(seal.path))
-        sweep_half_made(self.repository, self.root, {Path(seal.path) for seal in load_seals(common)})
+        if not (self.size and self.guarded):
+            drop_early(common)
+        early = early_tree(common)
+        known = {Path(seal.path) for seal in load_seals(common)} | ({early.path} if early else set())
+        sweep_half_made(self.repository, self.root, known)
+
+    def claim_early(self, request: WorkspaceRequest) -> EarlyTree | None:
+        """Take a tree for a story whose checkout was begun before the run; None without one."""
+        if os.path.lexists(request.path):
+            return None
+        return claim_early(self.repository.common_dir, self.root, request.parents[0])
 
     def take(self, request: WorkspaceRequest) -> Spare | None:
         """Take a spare for a story that has no tree; None if there is none that is certain. Blocks."""
@@ -129,6 +149,22 @@ class Pool:
         if self.preparation is None or not spare.seal.prepared:
             return False
         return not inputs_differ(self.repository, self.preparation.inputs, spare.seal.commit, tip)
+
+    async def count_early(self, limiter: "trio.CapacityLimiter") -> None:
+        """Have the checkout that was begun before the run take its places among those made at once."""
+        import trio
+
+        tree = early_tree(self.repository.common_dir)
+        if tree is None:
+            return
+
+        async def hold() -> None:
+            async with limiter:
+                await offload(tree.filled.wait)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(tree.workers):
+                nursery.start_soon(hold)
 
     def put_back(self, spare: Spare) -> None:
         """Return a spare that was taken and not used; one that was touched is removed. Blocks."""
@@ -192,6 +228,8 @@ class Pool:
     async def finish(self, base: str) -> None:
         """Recycle what was given and is not recycled yet; the next run finds it."""
         import trio
+
+        await offload(drop_early, self.repository.common_dir)
 
         async def work() -> None:
             while await self._recycle_one(base, idle=False):

@@ -57,10 +57,14 @@ class Seal(Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """A hash of all that decides what a checkout writes besides the commit; whether hooks lie elsewhere."""
+    """A hash of all that decides what a checkout writes besides the commit; whether hooks lie elsewhere.
+
+    `programs` says that the configuration names filters, or leaves files out.
+    """
 
     digest: str
     hooks: bool
+    programs: bool = False
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -188,8 +192,9 @@ def surroundings_of(repository: Repository) -> Surroundings:
         with suppress(OSError):
             digest.update(b"\0" + file.read_bytes())
         digest.update(b"\0\0")
-    hooks = any(name.lower() == "core.hookspath" for name, _, _ in values)
-    return Surroundings(digest=digest.hexdigest(), hooks=hooks)
+    names = {name.lower() for name, _, _ in values}
+    programs = any(name.startswith(("filter.", "core.sparsecheckout")) for name in names)
+    return Surroundings(digest=digest.hexdigest(), hooks="core.hookspath" in names, programs=programs)
 
 
 @cache

@@ -191,15 +191,18 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
 
 
 def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
+    if all(story.id in plan.finished for story in plan.own):
+        return _run_to_end(plan, arguments, output, idle=True)
     from runner.plan.guard import probe_ahead
+    from runner.run.pool.ahead import worktrees_begun
 
-    idle = all(story.id in plan.finished for story in plan.own)
-    if not idle:
-        from runner.run.pool.ahead import look_at_spares
+    # In the background, while the rest of the program loads.
+    probe_ahead(plan.repository, plan.settings)
+    with worktrees_begun(plan):
+        return _run_to_end(plan, arguments, output, idle=False)
 
-        # In the background, while the rest of the program loads.
-        probe_ahead(plan.repository, plan.settings)
-        look_at_spares(plan)
+
+def _run_to_end(plan: "Plan", arguments: argparse.Namespace, output: Output, *, idle: bool) -> int:
     from runner.cli.commands.run.land import land_at_end
     from runner.cli.final_report import print_final_report
     from runner.remote.ci.job import finish_job, prepare_job
