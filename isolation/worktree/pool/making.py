@@ -286,9 +286,11 @@ def sweep_half_made(repository: Repository, root: Path, paths: set[Path]) -> Non
 
 
 def _is_dead(repository: Repository, path: Path) -> bool:
-    """Whether a folder was a worktree of ours: it is empty, or its link leads to our git directory."""
+    """Whether a folder was a worktree of ours: its link leads to our git directory, or it holds nothing."""
     try:
         text = (path / ".git").read_text()
     except OSError:
-        return not any(path.iterdir())
+        text = ""
+    if not text:
+        return all(each.name == ".git" for each in path.iterdir())
     return Path(text.removeprefix("gitdir:").strip()).parent == repository.common_dir / "worktrees"

@@ -141,6 +141,16 @@ def test_what_a_kill_leaves_is_removed_by_the_next_run(stories: Stories, when: s
     assert not list(stories.root.glob("_spare-*"))
 
 
+def test_a_tree_whose_link_was_not_written_any_more_is_removed(stories: Stories) -> None:
+    """A kill can come between the file and its content; what holds anything else is left alone."""
+    for name in ("_spare-begun", "_spare-used"):
+        (stories.root / name).mkdir(parents=True)
+        (stories.root / name / ".git").touch()
+    (stories.root / "_spare-used" / "work").touch()
+    stories.pool("run-2").begin()
+    assert [each.name for each in stories.root.glob("_spare-*")] == ["_spare-used"]
+
+
 def _hold(stories: Stories) -> None:
     lease.acquire(stories.repository.common_dir, "run-other")
 
