@@ -324,3 +324,19 @@ def is_occupied(path: Path) -> bool | None:
             if cwd.is_relative_to(path):
                 return True
     return False
+
+
+def holds_only_checkout(repository: Repository, path: Path, tip: str, *, ignored: bool) -> bool:
+    """Compare by name only: it needs no space on a full disk, and no session has worked here yet.
+
+    With `ignored` there may be ignored files, too: a command has prepared the tree.
+    """
+    tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
+    if ignored:
+        listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+        tracked.update(repository.run(*listing, cwd=path).fields())
+    return all(
+        os.path.relpath(Path(folder, name), path) in tracked
+        for folder, folders, names in os.walk(path)
+        for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
+    )

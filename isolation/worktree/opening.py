@@ -39,6 +39,7 @@ from isolation.worktree.checkout_files import (
     Wish,
     asking,
     complete,
+    holds_only_checkout,
     is_half_filled,
     not_registered,
     place_of_checkout,
@@ -488,25 +489,9 @@ def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> No
 
 def _roll_back(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
     prepared = registered.spare is not None and bool(registered.spare.seal.prepared)
-    if not registered.made_tree or not _holds_only_checkout(
+    if not registered.made_tree or not holds_only_checkout(
         repository, request.path, registered.tip, ignored=prepared
     ):
         return
     if discard(repository, request.path) == "" and registered.made_branch:
         delete_branch(repository, request.branch, registered.tip)
-
-
-def _holds_only_checkout(repository: Repository, path: Path, tip: str, *, ignored: bool) -> bool:
-    """Compare by name only: it needs no space on a full disk, and no session has worked here yet.
-
-    With `ignored` there may be ignored files, too: a command has prepared the tree.
-    """
-    tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
-    if ignored:
-        listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
-        tracked.update(repository.run(*listing, cwd=path).fields())
-    return all(
-        os.path.relpath(Path(folder, name), path) in tracked
-        for folder, folders, names in os.walk(path)
-        for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
-    )
