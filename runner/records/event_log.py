@@ -99,9 +99,12 @@ class EventLog:
         snapshot: RunSnapshot,
         wall_clock: Callable[[], float] | None = None,
         redactor: Redactor | None = None,
+        calls_back: bool = False,
     ) -> None:
+        """Begin with a snapshot; `calls_back` says that the store calls back into trio from its thread."""
         self.redactor = redactor or Redactor()
         self._store = store
+        self._calls_back = calls_back
         self._clock = wall_clock or _steady_clock()
         self.wall_clock = wall_clock or time.time
         """The time of day as the machine has it, which can be set; for what other processes read."""
@@ -221,7 +224,8 @@ class EventLog:
         events = [event for call in in_order for event in call.events]
         try:
             # The thread is not abandoned on cancellation: the write ends, then its events are published.
-            await threads.run(self._store.append, events)
+            run = trio.to_thread.run_sync if self._calls_back else threads.run
+            await run(self._store.append, events)
         except BaseException:
             # Invariant 5. Back at the front, they also stay ahead of all that came meanwhile (3).
             self._deferred[:0] = deferred

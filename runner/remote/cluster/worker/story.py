@@ -71,7 +71,13 @@ class WorkedStory:
             ],
             talk=self._talk,
         )
-        self._log = EventLog(store=self._relay, snapshot=snapshot, wall_clock=wall_clock, redactor=redactor)
+        self._log = EventLog(
+            store=self._relay,
+            snapshot=snapshot,
+            wall_clock=wall_clock,
+            redactor=redactor,
+            calls_back=True,
+        )
         self._run = structs.replace(run, log=self._log)
         self._log.subscribe(self._say, ev.OutputSeen)
 
