@@ -22,6 +22,7 @@ from contextlib import suppress
 
 from isolation.keeper.spawn import STAGE_FORK, STAGE_GUARD, Request, SpawnError, confine, spawn
 from isolation.kernel.process_tree import SUBREAPER, Tree, adopt_orphans, kill_all, set_name
+from isolation.kernel.processors import take_all
 
 COMMAND = b"c"
 STREAMS = 3
@@ -41,6 +42,7 @@ def run_commands(control: int, level: str, receive: Receive) -> None:
     if level == SUBREAPER:
         adopt_orphans()
     set_name("apm-command")
+    take_all()
     link = socket.socket(fileno=control)
     begun = receive(link)
     if begun is None:

@@ -61,8 +61,8 @@ def main() -> None:
     """Serve until the coordinator closes its end; argv holds the socket, the lock, the kill level and a word.
 
     The word says whether sessions have a network of their own, so that what this needs is loaded once.
-    Further locks, of other repositories, come before the socket. The last argument names the processors that
-    sessions may use: the threads of the coordinator have fewer.
+    Further locks, of other repositories, come before the socket. The last argument names the processors for
+    keepers, which leave that of the coordinator's threads to it, and those that sessions may use.
     """
     *more, descriptor, lock, level, network, usable = sys.argv[2:]
     take(usable)

@@ -19,6 +19,7 @@ from isolation.kernel.noticed.listener import Listener
 from isolation.kernel.noticed.openings import Openings
 from isolation.kernel.noticed.reaching import Reaching
 from isolation.kernel.noticed.reaching import install as install_reaching
+from isolation.kernel.processors import everywhere, take_all
 from isolation.kernel.syscall_filter import install
 from isolation.kernel.witness import Witness
 
@@ -187,9 +188,10 @@ def _start(request: Request, streams: Streams) -> int:
             continue
         try:
             # Every other descriptor of ours closes on exec.
-            return os.posix_spawn(
-                path, argv, env, file_actions=moves, setsid=True, setsigmask=(), setsigdef=_ignored()
-            )
+            with everywhere():
+                return os.posix_spawn(
+                    path, argv, env, file_actions=moves, setsid=True, setsigmask=(), setsigdef=_ignored()
+                )
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError:
@@ -337,6 +339,7 @@ def _exec_leader(
         os.chdir(cwd)
     except OSError as error:
         raise SpawnError(error.errno or errno.EPERM, stage) from error
+    take_all()
     failure = errno.ENOENT
     for path in _candidates(argv[0], env):
         try:

@@ -3,7 +3,8 @@
 Only one thread at a time runs Python. Threads on several processors hand the interpreter to and fro at each
 system call, which takes many times longer than the call: a run of many small stories took twice the processor
 time. On one processor a thread keeps the interpreter during a short call, and nothing is lost, since all that
-takes long is done by other processes.
+takes long is done by other processes. Those that look after sessions leave that processor to it, if there is
+another one; the sessions themselves have them all.
 
 Standard library only: the fork server loads it, too.
 """
@@ -57,13 +58,22 @@ def everywhere() -> Iterator[None]:
 
 
 def as_argument() -> str:
-    """Return the available processors as text for `take`."""
-    return ",".join(map(str, sorted(available())))
+    """Return the available processors as text for `take`, behind those that this program's threads leave."""
+    given = available()
+    beside = given - frozenset(os.sched_getaffinity(0)) if given else given
+    return ";".join(",".join(map(str, sorted(each))) for each in (beside or given, given))
 
 
 def take(argument: str) -> None:
-    """Use these processors, in a process that was started with others."""
-    _use(frozenset(int(each) for each in argument.split(",") if each))
+    """Use what the threads of another process leave of these processors; `take_all` has them all."""
+    global _given
+    own, _given = (frozenset(map(int, filter(None, each.split(",")))) for each in argument.split(";"))
+    _use(own)
+
+
+def take_all() -> None:
+    """Use all available processors, in a process that becomes a program of the user."""
+    _use(_given)
 
 
 def _use(processors: frozenset[int]) -> None:

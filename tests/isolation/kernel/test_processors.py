@@ -10,6 +10,7 @@ import pytest
 
 from isolation.keeper.unconfined import run_bounded, run_unconfined
 from isolation.kernel import processors
+from isolation.kernel.process_tree import load_stat
 from tests.acceptance.program import command, write_story
 from tests.conftest import git
 
@@ -57,21 +58,30 @@ def test_sessions_commands_and_filters_have_all_processors(
 
 
 def test_the_threads_of_a_run_are_on_one_processor(repo: Path, tmp_path: Path) -> None:
-    """All of them, while sessions work."""
+    """All of them, while sessions work; the keeper of a session and its server have the others."""
     begun, go_on = tmp_path / "begun", tmp_path / "go-on"
     os.mkfifo(begun)
     os.mkfifo(go_on)
-    write_story(repo, "one", command=f"echo > {begun}; cat {go_on} > one.txt")
+    write_story(repo, "one", command=f"echo $PPID > {begun}; cat {go_on} > one.txt")
     _commit(repo)
     with subprocess.Popen(command("--trust", "-q"), cwd=repo, stdout=subprocess.PIPE) as process:
-        begun.read_text()
+        keeper = int(begun.read_text())
         tasks = Path(f"/proc/{process.pid}/task").iterdir()
         allowed = [os.sched_getaffinity(int(task.name)) for task in tasks]
+        beside = [os.sched_getaffinity(each) for each in (keeper, parent_of(keeper))]
         go_on.write_text("go on\n")
         process.communicate()
     assert process.returncode == 0
     assert len(allowed) > 1
-    assert len(set().union(*allowed)) == 1
+    own = set().union(*allowed)
+    assert len(own) == 1
+    assert beside == [GIVEN - own] * 2
+
+
+def parent_of(pid: int) -> int:
+    stat = load_stat(pid)
+    assert stat is not None
+    return stat.parent
 
 
 def _seen_by_sessions(repo: Path, tmp_path: Path, *prefix: str, flags: tuple[str, ...] = ()) -> set[str]:
