@@ -12,8 +12,6 @@ from runner.core.errors import JournalError, NotFoundError
 
 SCHEMA_VERSION = 1
 BUSY_MILLISECONDS = 10_000
-LOG_BYTES = 1 << 20
-"""How large the write-ahead log of a run is from its beginning."""
 NO_RUN_HINT = "`autopilot-multi` starts the first one; `autopilot-multi plan` shows what it would do."
 _CORRUPT_HINT = (
     "branches and worktrees are not affected. The next `autopilot-multi` run keeps the damaged file "
@@ -56,31 +54,10 @@ def begin(path: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
     connection = connect(path, create=True)
     try:
         connection.executescript(_SCHEMA)
-        _make_room(path, connection)
     except sqlite3.Error as error:
         connection.close()
         raise explain(path, error) from error
     return connection, notes
-
-
-def _make_room(path: Path, connection: sqlite3.Connection) -> None:
-    """Write zeros to the end of the write-ahead log, which SQLite ignores, and writes over.
-
-    Where the file grows, a wait for the disk is a wait for all names that anybody has made on it since: tens
-    of milliseconds after a checkout. Where it does not, it is one for the few blocks of a transaction.
-    """
-    connection.execute("BEGIN IMMEDIATE")  # no other process writes to the log meanwhile
-    try:
-        log = os.open(_beside(path, "-wal"), os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            size = os.fstat(log).st_size
-            os.pwrite(log, bytes(max(0, LOG_BYTES - size)), size)
-        finally:
-            os.close(log)
-    except OSError:
-        pass  # it grows as it is written to
-    finally:
-        connection.execute("COMMIT")
 
 
 def _make_private(path: Path) -> None:

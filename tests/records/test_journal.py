@@ -15,7 +15,7 @@ from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import events as ev
 from runner.core.model import RunId, StoryId
 from runner.records.journal import Journal
-from runner.records.journal_file import LOG_BYTES, quiet_state
+from runner.records.journal_file import quiet_state
 from tests.records.sample_runs import RUN, event, mixed_events, started
 
 OTHER = RunId("20260102-130000-cd34")
@@ -106,18 +106,6 @@ def test_every_commit_is_flushed_to_the_disk(path: Path, way: Callable[[Path], J
             for name in ("synchronous", "journal_mode")
         ]
     assert asked == [(2,), ("wal",)]
-
-
-def test_the_log_of_a_run_does_not_grow_with_each_commit(path: Path) -> None:
-    """A flush of a file that grows waits for all that was made on its disk."""
-    log = path.with_name("journal.db-wal")
-    with Journal.open(path) as journal:
-        before = log.stat().st_size
-        journal.append([noted("first")])
-        journal.append([noted("second")])
-        assert before == log.stat().st_size == LOG_BYTES
-        with Journal.open_readonly(path) as reader:
-            assert len(reader.events(RUN)) == 2
 
 
 KILLED_WRITER = """
