@@ -61,11 +61,11 @@ def main(arguments: Sequence[str] = ()) -> bool:
         places = (folder / f"r{number}" for number in range(10_000))
         _program(_prepare(next(places), 2), 2)  # writes the bytecode
         rounds = [_round(places, options.stories, options.widths) for _ in range(options.rounds)]
-        grown = _grown(places, options.growth, options.rounds)
+        grown, peaks = _grown(places, options.growth, options.rounds)
         _curves(places, options.curves)
     found = _ratios(rounds)
     if grown:
-        found["growth"] = grown
+        found |= {"growth": grown, "coordinator MiB": [*found["coordinator MiB"], *peaks]}
     for name, values in found.items():
         gate = GATES.get(name)
         record.compare("stories", f"{options.stories}: {name}", values, gate)
@@ -105,9 +105,7 @@ def _round(places: Iterator[Path], stories: int, widths: Sequence[int]) -> dict[
         **{f"git -j{width}": partial(_git, stories=stories, width=width) for width in widths},
         "bare": lambda root: _bare(root, stories),
         "worktrees": lambda root: _program(root, stories),
-        "shared tree": lambda root: _program(
-            root, stories, "--bg-isolation=none", "--deconflict-paths={id}.txt"
-        ),
+        "shared tree": lambda root: _program(root, stories, *IN_ONE_TREE),
     }
     return {name: way(_prepare(next(places), stories)) for name, way in ways.items()}
 
@@ -132,19 +130,15 @@ def _ratios(rounds: Sequence[dict[str, Took]]) -> dict[str, list[float]]:
     return found
 
 
-def _grown(places: Iterator[Path], sizes: Sequence[int], rounds: int) -> list[float]:
-    """Return how much a story of many costs beside one of few, in the shared tree."""
-    found = []
+def _grown(places: Iterator[Path], sizes: Sequence[int], rounds: int) -> tuple[list[float], list[float]]:
+    """Return how much a story of many costs beside one of few in the shared tree, and the largest process."""
+    found, peaks = [], []
     for _ in range(rounds if sizes else 0):
-        costs = [
-            _program(
-                _prepare(next(places), size), size, "--bg-isolation=none", "--deconflict-paths={id}.txt"
-            ).seconds
-            / size
-            for size in sizes
-        ]
+        took = [_program(_prepare(next(places), size), size, *IN_ONE_TREE) for size in sizes]
+        costs = [each.seconds / size for each, size in zip(took, sizes, strict=True)]
         found.append(costs[-1] / costs[0])
-    return found
+        peaks.append(took[-1].largest)
+    return found, peaks
 
 
 def _prepare(root: Path, stories: int) -> Path:
