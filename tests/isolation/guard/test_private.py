@@ -78,7 +78,7 @@ def test_only_a_file_without_secrets_is_not_private(home: Path) -> None:
 
 
 def test_a_look_counts_for_a_second_and_for_what_was_asked(home: Path) -> None:
-    """What appears or is gone later is seen by the next look; what else is asked is looked for anew."""
+    """What appears or goes away later is seen by the next look; another question gets its own look."""
     now = 5.0
     latest = LatestLook(lambda: now)
     stores, environ = [Store(what="", paths=("~/.keys",))], {"HOME": str(home)}
