@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.paths import find_repository, sessions_dir
@@ -188,6 +189,15 @@ async def test_that_nobody_else_is_there_counts_for_a_second_and_others_never_do
         await trio.sleep(neighbours.ALONE_SECONDS * 0.1)
         assert await held_up(STORY, tools, Person(tools).ask)
     assert not await held_up(STORY, tools, Person(tools).ask), "it has ended"
+
+
+async def test_a_story_that_must_run_alone_always_looks_for_others(repo: Path) -> None:
+    """Also when another story has just found that nobody is there: beside the run, others may start."""
+    tools = _tools(repo, isolation="worktree")
+    assert not await held_up(STORY, tools, Person(tools).ask)
+    with another_session(repo, "deep"):
+        assert not await held_up(STORY, tools, Person(tools).ask)
+        assert await held_up(replace(STORY, mode="housekeeping"), tools, Person(tools).ask)
 
 
 async def test_a_registry_that_cannot_be_read_is_noted_once_and_blocks_nothing(repo: Path) -> None:
